@@ -1,0 +1,150 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::chat::Usage;
+use crate::vocab::{Span, Usd};
+
+/// The money of a being, exact to the last digit (SPEC §5). `remaining = starting + granted + earned − api_spent − instance_spent`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    pub starting: Usd,
+    pub remaining: Usd,
+    pub api_spent: Usd,
+    pub instance_spent: Usd,
+    pub total_tokens: u64,
+    pub earned: Usd,
+    /// Grants by id; an id is applied once, ever.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub granted: BTreeMap<String, Usd>,
+    /// Transactions that were credited, as `tool:id`; each earns once.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub credited: BTreeSet<String>,
+}
+
+/// What a model costs, per million tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    pub input: Usd,
+    pub output: Usd,
+}
+
+/// The cost of one model call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cost {
+    pub api: Usd,
+    pub instance: Usd,
+    pub tokens: u64,
+}
+
+impl Cost {
+    /// Prices one call (SPEC §5).
+    pub fn of(usage: Usage, price: Price, elapsed: Span, instance_usd_per_hour: Usd) -> Self {
+        let api = price.input.for_tokens(usage.prompt_tokens) + price.output.for_tokens(usage.completion_tokens);
+        Self { api, instance: instance_usd_per_hour.for_time(elapsed), tokens: usage.total_tokens }
+    }
+
+    /// Both parts together.
+    pub fn total(self) -> Usd {
+        self.api + self.instance
+    }
+}
+
+impl Budget {
+    /// A budget at birth.
+    pub const fn new(starting: Usd) -> Self {
+        Self {
+            starting,
+            remaining: starting,
+            api_spent: Usd::ZERO,
+            instance_spent: Usd::ZERO,
+            total_tokens: 0,
+            earned: Usd::ZERO,
+            granted: BTreeMap::new(),
+            credited: BTreeSet::new(),
+        }
+    }
+
+    /// The solvency gate of SPEC §4.
+    pub fn is_solvent(&self) -> bool {
+        self.remaining.is_positive()
+    }
+
+    /// Earned − spent.
+    pub fn net_profit(&self) -> Usd {
+        self.earned - self.api_spent - self.instance_spent
+    }
+
+    /// Takes the cost of a call; may go below zero once, the gate then holds.
+    pub fn debit(&mut self, cost: Cost) {
+        self.api_spent += cost.api;
+        self.instance_spent += cost.instance;
+        self.total_tokens = self.total_tokens.saturating_add(cost.tokens);
+        self.remaining -= cost.total();
+    }
+
+    /// Adds earned money; a transaction that was credited before changes nothing.
+    pub fn credit(&mut self, amount: Usd, transaction: Option<String>) {
+        if transaction.is_some_and(|id| !self.credited.insert(id)) {
+            return;
+        }
+        self.earned += amount;
+        self.remaining += amount;
+    }
+
+    /// Adds granted money; an id that was granted before changes nothing.
+    pub fn grant(&mut self, id: String, amount: Usd) {
+        if self.granted.contains_key(&id) {
+            return;
+        }
+        self.granted.insert(id, amount);
+        self.remaining += amount;
+    }
+
+    /// Tells whether the balance is what its parts say.
+    pub fn is_balanced(&self) -> bool {
+        let granted: Usd = self.granted.values().copied().sum();
+        self.remaining == self.starting + granted + self.earned - self.api_spent - self.instance_spent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usd(text: &str) -> Usd {
+        Usd::parse(text).unwrap()
+    }
+
+    #[test]
+    fn the_vectors_of_the_seed_hold() {
+        let price = Price { input: usd("2"), output: usd("6") };
+        let mut budget = Budget::new(usd("10"));
+        let cost = Cost::of(Usage::new(250_000, 125_000), price, Span::from_secs(5_400), usd("4"));
+        budget.debit(cost);
+        assert_eq!((cost.total(), budget.remaining, budget.total_tokens), (usd("7.25"), usd("2.75"), 375_000));
+        assert!(budget.is_balanced());
+    }
+
+    #[test]
+    fn a_call_may_overdraw_once_and_the_gate_then_holds() {
+        let mut budget = Budget::new(usd("0.50"));
+        budget.debit(Cost { api: usd("1"), instance: usd("2"), tokens: 500_000 });
+        assert_eq!(budget.remaining, usd("-2.5"));
+        assert!(!budget.is_solvent());
+    }
+
+    #[test]
+    fn a_grant_and_a_transaction_count_once() {
+        let mut budget = Budget::new(Usd::ZERO);
+        for _ in 0..2 {
+            budget.grant("2026-12".into(), usd("25"));
+            budget.credit(usd("3"), Some("finance__sell:t1".into()));
+        }
+        assert_eq!((budget.remaining, budget.earned), (usd("28"), usd("3")));
+        assert!(budget.is_balanced());
+    }
+}

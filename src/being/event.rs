@@ -1,0 +1,125 @@
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{
+    budget::Cost,
+    chat::{Finish, ToolCall, Usage},
+    identity::Identity,
+    mind::{Mind, MindChange},
+    outcome::Status,
+    state::BeingStatus,
+};
+use crate::vocab::{Digest, Timestamp, Usd};
+
+/// A fact about a being: the state changes only by applying one, so the journal is the truth (DESIGN, "The cycle machine").
+///
+/// Events carry what replay needs, after the output boundary.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Event {
+    /// A process began to animate the being; at birth it says what the being was born with.
+    Started {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        birth: Option<Box<Birth>>,
+    },
+    CycleStarted {
+        framing: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stimulus: Option<String>,
+    },
+    ModelCompleted {
+        model: String,
+        usage: Usage,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        content: Option<String>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<ToolCall>,
+        finish: Finish,
+        elapsed_ms: u64,
+    },
+    /// A model call was paid for; `amount` is `api + instance`.
+    CostDebited {
+        amount: Usd,
+        api: Usd,
+        instance: Usd,
+        tokens: u64,
+    },
+    ToolStarted {
+        call_id: String,
+        tool: String,
+        arguments: String,
+    },
+    ToolFinished {
+        call_id: String,
+        tool: String,
+        status: Status,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error_code: Option<String>,
+        /// The envelope that the model reads.
+        result: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        change: Option<MindChange>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        chat_id: Option<Uuid>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message_id: Option<Uuid>,
+        /// Which boundary rule replaced the result, and where; never the value.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        screened: Option<String>,
+    },
+    RevenueCredited {
+        amount: Usd,
+        source: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        transaction: Option<String>,
+    },
+    FundsGranted {
+        id: String,
+        usd: Usd,
+    },
+    /// An operator's edit changed the mind.
+    MindChanged {
+        change: MindChange,
+    },
+    Warning {
+        message: String,
+    },
+    /// Something the model must be told outside of a framing message.
+    Told {
+        message: String,
+    },
+    /// The gate closed: nothing more is spent until money comes in.
+    Exhausted,
+    Stopping,
+    Stopped {
+        status: BeingStatus,
+    },
+    /// A picture with this digest is about to replace `state.json`.
+    Checkpoint {
+        picture: Digest,
+    },
+}
+
+/// What a being is born with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Birth {
+    pub identity: Identity,
+    pub mind: Mind,
+    pub starting: Usd,
+}
+
+/// An event with its place in the life: one line of `activity.jsonl`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    pub seq: u64,
+    pub at: Timestamp,
+    pub cycle: u64,
+    pub event: Event,
+}
+
+impl From<Cost> for Event {
+    fn from(cost: Cost) -> Self {
+        Self::CostDebited { amount: cost.total(), api: cost.api, instance: cost.instance, tokens: cost.tokens }
+    }
+}

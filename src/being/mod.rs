@@ -1,0 +1,18 @@
+//! A being as a pure state machine: state, mind, budget, events, and what one step asks of its driver.
+//! No clock, no file, no `async`: time and ids come in as input.
+
+mod budget;
+mod chat;
+mod event;
+mod identity;
+mod mind;
+mod outcome;
+mod state;
+
+pub use budget::{Budget, Cost, Price};
+pub use chat::{ChatMessage, ChatRequest, Completion, Finish, FunctionCall, Role, ToolCall, ToolCallKind, ToolDefinition, Usage};
+pub use event::{Birth, Event, Record};
+pub use identity::{BadIdentity, DeclaredIdentity, Identity};
+pub use mind::{Child, MAX_KEPT_MEMORIES, Memory, Mind, MindChange, default_prompt};
+pub use outcome::{Outcome, Revenue, Status};
+pub use state::{ActionRecord, AgentState, BeingStatus, CreatedResources, MAX_RECENT_ACTIONS, SCHEMA_VERSION};

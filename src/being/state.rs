@@ -1,0 +1,59 @@
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{budget::Budget, chat::ChatMessage, identity::Identity, mind::Mind, outcome::Status};
+use crate::vocab::Timestamp;
+
+/// The version of the stored shape.
+pub const SCHEMA_VERSION: &str = "being-v1";
+/// How many actions a state remembers.
+pub const MAX_RECENT_ACTIONS: usize = 100;
+
+/// The whole being, as `state.json` holds it (SPEC §3).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentState {
+    pub schema_version: String,
+    pub identity: Identity,
+    pub mind: Mind,
+    pub status: BeingStatus,
+    pub cycle: u64,
+    pub budget: Budget,
+    pub conversation: Vec<ChatMessage>,
+    pub recent_actions: VecDeque<ActionRecord>,
+    pub created_resources: CreatedResources,
+    pub started_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// Where a being is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BeingStatus {
+    Starting,
+    Running,
+    Stopping,
+    Stopped,
+    Exhausted,
+    Failed,
+}
+
+/// One finished tool call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ActionRecord {
+    pub cycle: u64,
+    pub tool: String,
+    pub status: Status,
+    pub at: Timestamp,
+}
+
+/// What the being created in the world, without doubles, oldest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreatedResources {
+    pub chat_ids: Vec<Uuid>,
+    pub message_ids: Vec<Uuid>,
+}

@@ -1,0 +1,3 @@
+//! The `singularity` binary.
+
+fn main() {}

@@ -1,0 +1,180 @@
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde::Serialize;
+
+use crate::{
+    being::{DeclaredIdentity, Price},
+    vocab::{Address, Kind, Name, Span, Usd},
+};
+
+/// Everything that one set of manifests declares, resolved: no default is open, no reference dangles (SPEC §2).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Fleet {
+    pub models: BTreeMap<Name, ModelSpec>,
+    pub surfaces: BTreeMap<Name, SurfaceSpec>,
+    pub beings: BTreeMap<Name, BeingSpec>,
+}
+
+impl Fleet {
+    /// Every address of the fleet, models first, then surfaces, then beings.
+    pub fn addresses(&self) -> impl Iterator<Item = Address> {
+        let of = |kind| move |name: &Name| Address::new(kind, name.clone());
+        let models = self.models.keys().map(of(Kind::Model));
+        models.chain(self.surfaces.keys().map(of(Kind::Surface))).chain(self.beings.keys().map(of(Kind::Being)))
+    }
+}
+
+/// What beings think with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ModelSpec {
+    pub provider: ProviderSpec,
+    pub price: Price,
+    pub max_tokens: u32,
+    /// Thousandths, so that specs can be compared exactly: 0.2 is 200.
+    pub temperature_milli: u16,
+    pub timeout: Span,
+    /// How many requests may be under way at once.
+    pub concurrency: u16,
+    /// Tokens that fit into one request, answer included.
+    pub context_tokens: u32,
+}
+
+/// Who answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "provider", rename_all = "lowercase")]
+pub enum ProviderSpec {
+    /// A GGUF file in this process; `None` is the model that `singularity model pull` brings.
+    Embedded { path: Option<PathBuf> },
+    /// Any server that speaks `/v1/chat/completions`.
+    OpenAi { base_url: String, model: String, api_key: Option<SecretSource> },
+    /// The Brama gateway: chat completions signed with HMAC (`reference/singularity.md` §6.4).
+    Brama { base_url: String, model: String, hmac_secret: SecretSource, bearer: Option<SecretSource> },
+}
+
+/// Where a secret is read from, each time that it is needed. Never the secret itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SecretSource {
+    File(PathBuf),
+    Env(String),
+}
+
+/// An MCP server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SurfaceSpec {
+    pub transport: TransportSpec,
+    pub scope: Scope,
+    /// Passed to the process beside a clean environment. `{workspace}` is filled in per being.
+    pub env: BTreeMap<String, String>,
+    pub timeout: Span,
+    pub trusted_revenue: bool,
+    pub boundary: Boundary,
+}
+
+/// How a surface is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TransportSpec {
+    /// A process that speaks MCP on its standard streams. `{workspace}` is filled in per being.
+    Command(Vec<String>),
+    /// Streamable HTTP.
+    Url { url: String, bearer: Option<SecretSource> },
+}
+
+/// Whose process a surface is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// One process per being.
+    #[default]
+    Being,
+    /// One process for all.
+    Shared,
+}
+
+/// What the output boundary does with an offending result (SPEC §7).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Boundary {
+    /// Replaces the whole result.
+    #[default]
+    Reject,
+    /// Replaces only the offending leaf.
+    Redact,
+}
+
+/// One autonomous agent, as declared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BeingSpec {
+    pub specialty: String,
+    /// Declared models, first that answers.
+    pub models: Vec<Name>,
+    /// The initial system prompt; `None` is the default of SPEC §6.
+    pub prompt: Option<String>,
+    pub prompt_policy: PromptPolicy,
+    pub stimulus: Option<String>,
+    /// Absolute, or `None` for a folder of the being's own in the home.
+    pub workspace: Option<PathBuf>,
+    pub paused: bool,
+    pub las: LasSpec,
+    pub cycle: CycleSpec,
+    pub budget: BudgetSpec,
+    /// Grants by id.
+    pub grants: BTreeMap<String, Usd>,
+    pub capabilities: CapabilitySpec,
+    pub identity: DeclaredIdentity,
+    pub labels: BTreeMap<String, String>,
+}
+
+/// What an edit of `prompt` does to a living being (SPEC §11).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PromptPolicy {
+    /// `prompt` is what a being is born with.
+    #[default]
+    Birth,
+    /// An edit replaces the prompt of the living being.
+    Enforce,
+}
+
+/// The surfaces that a being gets, resolved from `only` minus `skip`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct LasSpec {
+    pub surfaces: Vec<Name>,
+    /// Surfaces that must expose at least one tool at boot.
+    pub required: Vec<Name>,
+    /// Another program in the place of the built-in Las.
+    pub external: Option<ExternalLas>,
+}
+
+/// A Las of another make: its command, and what `LAS_ONLY` and `LAS_SKIP` tell it (SPEC §7).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExternalLas {
+    pub command: Vec<String>,
+    pub only: Option<String>,
+    pub skip: Option<String>,
+}
+
+/// When a being wakes, and how long a turn may be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CycleSpec {
+    pub every: Span,
+    pub max_tool_rounds: u32,
+    /// The being rests for good after this many cycles of its life.
+    pub limit: Option<u64>,
+}
+
+/// What a being may spend.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BudgetSpec {
+    pub starting: Usd,
+    pub instance_usd_per_hour: Usd,
+}
+
+/// What an operator armed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct CapabilitySpec {
+    pub memory: bool,
+    pub files: bool,
+    pub children: bool,
+}

@@ -1,0 +1,14 @@
+//! Words that every other room speaks: checked names, money, digests, spans of time. Nothing here acts.
+
+mod digest;
+mod money;
+mod name;
+mod span;
+
+pub use digest::{BadDigest, Digest};
+pub use money::{BadUsd, Usd};
+pub use name::{Address, BadAddress, BadName, Kind, Name};
+pub use span::{BadSpan, Span};
+
+/// An instant, in UTC, written as RFC 3339.
+pub use jiff::Timestamp;

@@ -1,0 +1,137 @@
+use std::{fmt, iter::Sum, ops, str::FromStr};
+
+use rust_decimal::Decimal;
+use serde::{Deserialize, Serialize};
+
+use super::Span;
+
+/// An exact amount of US dollars, or a price per million tokens or per hour. Written as a decimal string, never a float.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Usd(Decimal);
+
+/// A text that is not an exact amount.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is not an exact amount; write a decimal such as \"0.25\"")]
+pub struct BadUsd(String);
+
+const TOKENS_PER_PRICE: Decimal = Decimal::from_parts(1_000_000, 0, 0, false, 0);
+/// 3.6×10¹² = 838 × 2³² + 817 405 952.
+const NANOSECONDS_PER_HOUR: Decimal = Decimal::from_parts(817_405_952, 838, 0, false, 0);
+
+impl Usd {
+    /// No money.
+    pub const ZERO: Self = Self(Decimal::ZERO);
+
+    /// Reads a decimal that carries at most 28 digits, so that nothing is ever rounded away.
+    pub fn parse(text: &str) -> Result<Self, BadUsd> {
+        Decimal::from_str_exact(text).map(Self).map_err(|_| BadUsd(text.to_owned()))
+    }
+
+    /// The price of `tokens` at this price per million (SPEC §5).
+    pub fn for_tokens(self, tokens: u64) -> Self {
+        Self(Decimal::from(tokens) * self.0 / TOKENS_PER_PRICE)
+    }
+
+    /// The price of a span of time at this price per hour (SPEC §5).
+    pub fn for_time(self, span: Span) -> Self {
+        Self(Decimal::from(span.as_nanos()) * self.0 / NANOSECONDS_PER_HOUR)
+    }
+
+    /// Tells whether the amount is above zero.
+    pub fn is_positive(self) -> bool {
+        self.0 > Decimal::ZERO
+    }
+
+    /// Tells whether the amount is below zero.
+    pub fn is_negative(self) -> bool {
+        self.0 < Decimal::ZERO
+    }
+}
+
+impl fmt::Display for Usd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.normalize())
+    }
+}
+
+impl FromStr for Usd {
+    type Err = BadUsd;
+
+    fn from_str(text: &str) -> Result<Self, BadUsd> {
+        Self::parse(text)
+    }
+}
+
+impl TryFrom<String> for Usd {
+    type Error = BadUsd;
+
+    fn try_from(text: String) -> Result<Self, BadUsd> {
+        Self::parse(&text)
+    }
+}
+
+impl From<Usd> for String {
+    fn from(usd: Usd) -> Self {
+        usd.to_string()
+    }
+}
+
+impl ops::Add for Usd {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl ops::Sub for Usd {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+}
+
+impl ops::AddAssign for Usd {
+    fn add_assign(&mut self, other: Self) {
+        self.0 += other.0;
+    }
+}
+
+impl ops::SubAssign for Usd {
+    fn sub_assign(&mut self, other: Self) {
+        self.0 -= other.0;
+    }
+}
+
+impl Sum for Usd {
+    fn sum<I: Iterator<Item = Self>>(amounts: I) -> Self {
+        amounts.fold(Self::ZERO, ops::Add::add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usd(text: &str) -> Usd {
+        Usd::parse(text).unwrap()
+    }
+
+    #[test]
+    fn tokens_and_time_cost_what_spec_5_says() {
+        assert_eq!(usd("2").for_tokens(250_000) + usd("6").for_tokens(125_000), usd("1.25"));
+        assert_eq!(usd("4").for_time(Span::from_secs(5_400)), usd("6"));
+    }
+
+    #[test]
+    fn an_amount_is_read_and_written_without_rounding() {
+        assert_eq!(usd("0.10").to_string(), "0.1");
+        assert_eq!(serde_json::to_string(&usd("10")).unwrap(), "\"10\"");
+        assert!(serde_json::from_str::<Usd>("0.1").is_err(), "a float is never money");
+        for text in ["", "1e3", "abc", "0.12345678901234567890123456789012", "1,5"] {
+            assert!(Usd::parse(text).is_err(), "{text}");
+        }
+    }
+}
