@@ -1,6 +1,7 @@
 //! A being as a pure state machine: state, mind, budget, events, and what one step asks of its driver.
 //! No clock, no file, no `async`: time and ids come in as input.
 
+mod apply;
 mod budget;
 mod chat;
 mod event;
@@ -8,6 +9,9 @@ mod identity;
 mod mind;
 mod outcome;
 mod state;
+
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub use budget::{Budget, Cost, Price};
 pub use chat::{ChatMessage, ChatRequest, Completion, Finish, FunctionCall, Role, ToolCall, ToolCallKind, ToolDefinition, Usage};

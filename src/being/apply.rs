@@ -1,0 +1,120 @@
+use std::collections::VecDeque;
+
+use super::{
+    budget::{Budget, Cost},
+    chat::ChatMessage,
+    event::{Birth, Event, Record},
+    state::{ActionRecord, AgentState, BeingStatus, CreatedResources, MAX_RECENT_ACTIONS, SCHEMA_VERSION},
+};
+use crate::vocab::Timestamp;
+
+impl AgentState {
+    /// Begins a life from its first record; `None` if that is no birth.
+    pub fn born(first: &Record) -> Option<Self> {
+        match &first.event {
+            Event::Started { birth: Some(birth) } => Some(Self::newborn(birth, first.at)),
+            _ => None,
+        }
+    }
+
+    fn newborn(birth: &Birth, at: Timestamp) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION.to_owned(),
+            identity: birth.identity.clone(),
+            mind: birth.mind.clone(),
+            status: BeingStatus::Starting,
+            cycle: 0,
+            budget: Budget::new(birth.starting),
+            conversation: Vec::new(),
+            recent_actions: VecDeque::new(),
+            created_resources: CreatedResources::default(),
+            started_at: at,
+            updated_at: at,
+        }
+    }
+
+    /// Applies one fact: the only way in which a state changes, live and on replay alike.
+    pub fn apply(&mut self, record: &Record) {
+        self.updated_at = record.at;
+        match &record.event {
+            Event::Started { .. } => self.status = BeingStatus::Starting,
+            Event::CycleStarted { framing, stimulus } => {
+                self.status = BeingStatus::Running;
+                self.cycle = record.cycle;
+                let text = stimulus.as_ref().map_or_else(
+                    || framing.clone(),
+                    |stimulus| format!("{framing}\n\nExternal observation for this cycle: {stimulus}"),
+                );
+                self.conversation.push(ChatMessage::user(text));
+            }
+            Event::ModelCompleted { content, tool_calls, .. } => {
+                self.conversation.push(ChatMessage::assistant(content.clone(), tool_calls.clone()));
+            }
+            Event::CostDebited { api, instance, tokens, .. } => {
+                self.budget.debit(Cost { api: *api, instance: *instance, tokens: *tokens });
+            }
+            Event::ToolFinished { .. } => self.finish_call(record),
+            Event::RevenueCredited { amount, transaction, .. } => self.budget.credit(*amount, transaction.clone()),
+            Event::FundsGranted { id, usd } => self.budget.grant(id.clone(), *usd),
+            Event::MindChanged { change } => self.mind.apply(change.clone()),
+            Event::Told { message } => self.conversation.push(ChatMessage::user(message.clone())),
+            Event::Exhausted => self.status = BeingStatus::Exhausted,
+            Event::Stopping => self.status = BeingStatus::Stopping,
+            Event::Stopped { status } => self.status = *status,
+            Event::ToolStarted { .. } | Event::Warning { .. } | Event::Checkpoint { .. } => {}
+        }
+    }
+
+    fn finish_call(&mut self, record: &Record) {
+        let Event::ToolFinished { call_id, tool, status, result, change, chat_id, message_id, .. } = &record.event else { return };
+        self.conversation.push(ChatMessage::tool(call_id, tool, result));
+        self.recent_actions.push_back(ActionRecord { cycle: record.cycle, tool: tool.clone(), status: *status, at: record.at });
+        let surplus = self.recent_actions.len().saturating_sub(MAX_RECENT_ACTIONS);
+        self.recent_actions.drain(..surplus);
+        if let Some(change) = change {
+            self.mind.apply(change.clone());
+        }
+        let created = &mut self.created_resources;
+        created.chat_ids.extend(chat_id.filter(|id| !created.chat_ids.contains(id)));
+        created.message_ids.extend(message_id.filter(|id| !created.message_ids.contains(id)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::being::{Mind, Status, testing};
+
+    fn record(cycle: u64, event: Event) -> Record {
+        Record { seq: 1, at: Timestamp::UNIX_EPOCH, cycle, event }
+    }
+
+    #[test]
+    fn a_life_begins_only_with_a_birth() {
+        assert!(AgentState::born(&record(0, Event::Started { birth: None })).is_none());
+        let birth = Birth { identity: testing::identity(), mind: Mind::new("Be.".into(), "smol".into()), starting: testing::usd("3") };
+        let state = AgentState::born(&record(0, Event::Started { birth: Some(Box::new(birth)) })).unwrap();
+        assert_eq!((state.status, state.budget.remaining), (BeingStatus::Starting, testing::usd("3")));
+    }
+
+    #[test]
+    fn only_the_last_hundred_actions_are_remembered_and_every_message_is_kept() {
+        let mut state = testing::state();
+        for n in 0..150_u64 {
+            let event = Event::ToolFinished {
+                call_id: n.to_string(),
+                tool: "t".into(),
+                status: Status::Success,
+                error_code: None,
+                result: "{}".into(),
+                change: None,
+                chat_id: Some(uuid::Uuid::nil()),
+                message_id: None,
+                screened: None,
+            };
+            state.apply(&record(n, event));
+        }
+        assert_eq!(state.recent_actions.front().map(|a| a.cycle), Some(50));
+        assert_eq!((state.conversation.len(), state.created_resources.chat_ids.len()), (150, 1));
+    }
+}

@@ -1,0 +1,43 @@
+use super::{
+    event::{Birth, Event, Record},
+    identity::Identity,
+    mind::Mind,
+    state::AgentState,
+};
+use crate::vocab::{Timestamp, Usd};
+
+/// An amount, for tests.
+pub fn usd(text: &str) -> Usd {
+    Usd::parse(text).unwrap()
+}
+
+/// A whole identity, for tests.
+pub fn identity() -> Identity {
+    Identity {
+        agent_id: "ada".into(),
+        name: "ada".into(),
+        ticker: "ADA".into(),
+        agent_type: "being".into(),
+        specialty: "research".into(),
+        role: "worker".into(),
+        environment: "test".into(),
+        host: "here".into(),
+        workload_id: "w".into(),
+        workload_public_key: "0".repeat(64),
+        executable_digest: "1".repeat(64),
+        code_digest: "2".repeat(64),
+        policy_digest: "3".repeat(64),
+        policy_sequence: 1,
+    }
+}
+
+/// What a being of tests is born with: ten dollars.
+pub fn birth() -> Birth {
+    Birth { identity: identity(), mind: Mind::new("Be.".into(), "smol".into()), starting: usd("10") }
+}
+
+/// A newborn, for tests.
+pub fn state() -> AgentState {
+    let event = Event::Started { birth: Some(Box::new(birth())) };
+    AgentState::born(&Record { seq: 1, at: Timestamp::UNIX_EPOCH, cycle: 0, event }).unwrap()
+}
