@@ -94,7 +94,7 @@ const HOUSE: &[Room] = &[
             ("runtime", Whole),
             ("model", Only(&["embedded"])),
             ("surface", Only(&["las"])),
-            ("process", Only(&["supervise"])),
+            ("process", Whole),
         ],
     },
 ];
