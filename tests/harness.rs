@@ -12,8 +12,8 @@ use std::{
 use support::{Home, SOON, proc, wait_until};
 
 /// A shell whose child sleeps in the folder around the home.
+#[expect(clippy::disallowed_methods, clippy::expect_used, reason = "a process to be found")]
 fn sleeper(home: &Home) -> std::process::Child {
-    #[expect(clippy::disallowed_methods, reason = "a process to be found")]
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", "sleep 600; true"]).current_dir(home.around()).env_clear().stdout(Stdio::null()).spawn().expect("a shell")
 }

@@ -1,5 +1,5 @@
 //! How `get -o json` is read: the one place that knows its shape.
-#![allow(clippy::allow_attributes, dead_code, reason = "each test binary uses its own part")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 
 use serde_json::Value;
 

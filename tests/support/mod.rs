@@ -1,10 +1,6 @@
 //! Drives the real binary in a home of its own, and looks at what it does and leaves behind.
-#![expect(
-    clippy::allow_attributes,
-    clippy::disallowed_methods,
-    reason = "a test starts processes, waits for them and writes files"
-)]
-#![allow(dead_code, reason = "each test binary uses its own part of the support")]
+#![expect(clippy::disallowed_methods, reason = "a test starts processes, waits for them and writes files")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part of the support")]
 
 pub mod proc;
 
@@ -28,8 +24,7 @@ pub const PATIENT: Duration = Duration::from_secs(300);
 
 /// Waits until `holds`; fails the test, saying `what` was waited for, when `deadline` passes.
 pub fn wait_until(deadline: Duration, what: &str, mut holds: impl FnMut() -> bool) {
-    let found = wait_for(deadline, what, || holds().then_some(()));
-    drop(found);
+    wait_for(deadline, what, || holds().then_some(()));
 }
 
 /// Waits until `look` finds something, and yields it; fails the test, saying `what` was waited for, when `deadline` passes.
