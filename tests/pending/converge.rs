@@ -1,9 +1,8 @@
 //! What runs becomes what is declared: edits take effect, broken ones do not, and what is shown can be relied on.
+#![expect(clippy::disallowed_methods, clippy::expect_used, reason = "a test may fail, edits files and measures")]
 
 #[cfg(test)]
 mod support;
-#[cfg(test)]
-mod view;
 
 use std::{
     fs,
@@ -14,7 +13,7 @@ use std::{
 use support::{
     Home, PATIENT, SOON,
     openai::{Reply, Server},
-    wait_until,
+    view, wait_until,
 };
 
 /// What an edit may take from the save to the first thing that it changes.
@@ -65,11 +64,9 @@ fn a_saved_edit_changes_the_running_being_within_a_second_however_the_editor_sav
     let _daemon = home.spawn(&["serve", folder.to_str().expect("UTF-8")]);
     now.wait_for(1, PATIENT);
 
-    for (how, save) in [
-        ("in place", in_place as fn(&Path, &str)),
-        ("renamed over", renamed_over),
-        ("deleted and created", deleted_and_created),
-    ] {
+    let ways: [(&str, fn(&Path, &str)); 3] =
+        [("in place", in_place), ("renamed over", renamed_over), ("deleted and created", deleted_and_created)];
+    for (how, save) in ways {
         let next = chatty();
         let saved_at = Instant::now();
         save(&manifest, &fleet(&next));
@@ -118,7 +115,8 @@ fn what_get_prints_is_what_its_schema_says() {
     let manifest = home.write("ada.toml", &fleet(&server));
     home.run_within(PATIENT, &["apply", "-f", manifest.to_str().expect("UTF-8")]).ok();
     let shown = home.run(&["get", "beings", "-o", "json"]).ok().json();
-    let schema = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(view::LIST_SCHEMA)).expect("the schema is committed");
+    let schema =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(view::LIST_SCHEMA)).expect("the schema is committed");
     let schema = serde_json::from_str(&schema).expect("JSON");
     let validator = jsonschema::draft202012::new(&schema).expect("a schema");
     let faults: Vec<_> = validator.iter_errors(&shown).map(|fault| format!("{}: {fault}", fault.instance_path())).collect();

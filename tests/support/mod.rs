@@ -3,10 +3,12 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part of the support")]
 
 pub mod proc;
+pub mod view;
 
 use std::{
-    fs::{self, File},
+    fs::{self, DirBuilder, File},
     io,
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
@@ -79,6 +81,18 @@ impl Home {
     pub fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("sg-").tempdir_in("/tmp").expect("/tmp is writable");
         Self { folder }
+    }
+
+    /// A fresh home that holds the weights which are in `target/models` already, so that not every run fetches them.
+    pub fn with_models() -> Self {
+        let home = Self::new();
+        let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("models");
+        let models = home.path().join("models");
+        DirBuilder::new().recursive(true).mode(0o700).create(&models).expect("a folder can be made");
+        for entry in fs::read_dir(kept).into_iter().flatten().flatten().filter(|entry| entry.path().is_file()) {
+            fs::copy(entry.path(), models.join(entry.file_name())).expect("a file can be copied");
+        }
+        home
     }
 
     /// The folder around the home: manifests, workspaces, what a test wants to be left alone.

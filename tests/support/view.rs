@@ -1,9 +1,8 @@
 //! How `get -o json` is read: the one place that knows its shape.
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 
 use serde_json::Value;
 
-use crate::support::Home;
+use super::Home;
 
 /// What describes `get beings -o json`.
 pub const LIST_SCHEMA: &str = "schemas/list.schema.json";
