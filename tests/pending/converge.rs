@@ -40,6 +40,8 @@ fn chatty() -> Server {
     Server::start(|_| Reply::say("well"))
 }
 
+type Save = fn(&Path, &str);
+
 fn in_place(path: &Path, text: &str) {
     fs::write(path, text).expect("a file can be written");
 }
@@ -64,7 +66,7 @@ fn a_saved_edit_changes_the_running_being_within_a_second_however_the_editor_sav
     let _daemon = home.spawn(&["serve", folder.to_str().expect("UTF-8")]);
     now.wait_for(1, PATIENT);
 
-    let ways: [(&str, fn(&Path, &str)); 3] =
+    let ways: [(&str, Save); 3] =
         [("in place", in_place), ("renamed over", renamed_over), ("deleted and created", deleted_and_created)];
     for (how, save) in ways {
         let next = chatty();
