@@ -33,19 +33,23 @@ impl AgentState {
         }
     }
 
-    /// Applies one fact: the only way in which a state changes, live and on replay alike.
+    /// Applies one recorded fact, on replay.
     pub fn apply(&mut self, record: &Record) {
-        self.updated_at = record.at;
-        match &record.event {
+        self.absorb(&record.event, record.cycle, record.at);
+    }
+
+    /// Applies one fact: the only way in which a state changes, live and on replay alike.
+    pub fn absorb(&mut self, event: &Event, cycle: u64, at: Timestamp) {
+        self.updated_at = at;
+        match event {
             Event::Started { .. } => self.status = BeingStatus::Starting,
             Event::CycleStarted { framing, stimulus } => {
                 self.status = BeingStatus::Running;
-                self.cycle = record.cycle;
-                let text = stimulus.as_ref().map_or_else(
-                    || framing.clone(),
-                    |stimulus| format!("{framing}\n\nExternal observation for this cycle: {stimulus}"),
-                );
-                self.conversation.push(ChatMessage::user(text));
+                self.cycle = cycle;
+                self.conversation.push(ChatMessage::user(framing));
+                let observed =
+                    stimulus.iter().map(|text| ChatMessage::user(format!("External observation for this cycle: {text}")));
+                self.conversation.extend(observed);
             }
             Event::ModelCompleted { content, tool_calls, .. } => {
                 self.conversation.push(ChatMessage::assistant(content.clone(), tool_calls.clone()));
@@ -53,7 +57,7 @@ impl AgentState {
             Event::CostDebited { api, instance, tokens, .. } => {
                 self.budget.debit(Cost { api: *api, instance: *instance, tokens: *tokens });
             }
-            Event::ToolFinished { .. } => self.finish_call(record),
+            Event::ToolFinished { .. } => self.finish_call(event, cycle, at),
             Event::RevenueCredited { amount, transaction, .. } => self.budget.credit(*amount, transaction.clone()),
             Event::FundsGranted { id, usd } => self.budget.grant(id.clone(), *usd),
             Event::MindChanged { change } => self.mind.apply(change.clone()),
@@ -65,10 +69,10 @@ impl AgentState {
         }
     }
 
-    fn finish_call(&mut self, record: &Record) {
-        let Event::ToolFinished { call_id, tool, status, result, change, chat_id, message_id, .. } = &record.event else { return };
+    fn finish_call(&mut self, event: &Event, cycle: u64, at: Timestamp) {
+        let Event::ToolFinished { call_id, tool, status, result, change, chat_id, message_id, .. } = event else { return };
         self.conversation.push(ChatMessage::tool(call_id, tool, result));
-        self.recent_actions.push_back(ActionRecord { cycle: record.cycle, tool: tool.clone(), status: *status, at: record.at });
+        self.recent_actions.push_back(ActionRecord { cycle, tool: tool.clone(), status: *status, at });
         let surplus = self.recent_actions.len().saturating_sub(MAX_RECENT_ACTIONS);
         self.recent_actions.drain(..surplus);
         if let Some(change) = change {
@@ -92,7 +96,8 @@ mod tests {
     #[test]
     fn a_life_begins_only_with_a_birth() {
         assert!(AgentState::born(&record(0, Event::Started { birth: None })).is_none());
-        let birth = Birth { identity: testing::identity(), mind: Mind::new("Be.".into(), "smol".into()), starting: testing::usd("3") };
+        let birth =
+            Birth { identity: testing::identity(), mind: Mind::new("Be.".into(), "smol".into()), starting: testing::usd("3") };
         let state = AgentState::born(&record(0, Event::Started { birth: Some(Box::new(birth)) })).unwrap();
         assert_eq!((state.status, state.budget.remaining), (BeingStatus::Starting, testing::usd("3")));
     }

@@ -8,8 +8,14 @@ mod event;
 mod identity;
 mod mind;
 mod outcome;
+mod report;
+mod rules;
 mod state;
+mod step;
+mod window;
 
+#[cfg(test)]
+mod simulation;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -19,4 +25,7 @@ pub use event::{Birth, Event, Record};
 pub use identity::{BadIdentity, DeclaredIdentity, Identity};
 pub use mind::{Child, MAX_KEPT_MEMORIES, Memory, Mind, MindChange, default_prompt};
 pub use outcome::{Outcome, Revenue, Status};
+pub use report::{CycleStatus, Report};
+pub use rules::{Retry, Rules};
 pub use state::{ActionRecord, AgentState, BeingStatus, CreatedResources, MAX_RECENT_ACTIONS, SCHEMA_VERSION};
+pub use step::{Being, Effect, Ending, Input, Ready, ThinkError, ThinkErrorClass, Thought};

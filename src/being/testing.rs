@@ -7,12 +7,12 @@ use super::{
 use crate::vocab::{Timestamp, Usd};
 
 /// An amount, for tests.
-pub fn usd(text: &str) -> Usd {
+pub(crate) fn usd(text: &str) -> Usd {
     Usd::parse(text).unwrap()
 }
 
 /// A whole identity, for tests.
-pub fn identity() -> Identity {
+pub(crate) fn identity() -> Identity {
     Identity {
         agent_id: "ada".into(),
         name: "ada".into(),
@@ -32,12 +32,12 @@ pub fn identity() -> Identity {
 }
 
 /// What a being of tests is born with: ten dollars.
-pub fn birth() -> Birth {
+pub(crate) fn birth() -> Birth {
     Birth { identity: identity(), mind: Mind::new("Be.".into(), "smol".into()), starting: usd("10") }
 }
 
 /// A newborn, for tests.
-pub fn state() -> AgentState {
+pub(crate) fn state() -> AgentState {
     let event = Event::Started { birth: Some(Box::new(birth())) };
     AgentState::born(&Record { seq: 1, at: Timestamp::UNIX_EPOCH, cycle: 0, event }).unwrap()
 }

@@ -14,6 +14,9 @@ pub struct Span(Duration);
 pub struct BadSpan(String);
 
 impl Span {
+    /// No time.
+    pub const ZERO: Self = Self(Duration::ZERO);
+
     /// A span of whole seconds.
     pub const fn from_secs(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
@@ -22,6 +25,17 @@ impl Span {
     /// The span in nanoseconds, capped at about 584 years.
     pub fn as_nanos(self) -> u64 {
         u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The span in whole milliseconds.
+    pub fn as_millis(self) -> u64 {
+        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// The span `factor` times over, capped.
+    #[must_use]
+    pub const fn saturating_mul(self, factor: u32) -> Self {
+        Self(self.0.saturating_mul(factor))
     }
 
     /// The span as the standard library has it.

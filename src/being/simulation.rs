@@ -1,0 +1,241 @@
+//! Lives under a seeded world that crashes, loses and delays: what no order of events may break.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use serde_json::json;
+
+use super::{
+    ActionRecord, AgentState, Being, Completion, Effect, Ending, Event, Finish, Input, Outcome, Price, Ready, Record, Retry,
+    Revenue, Role, Rules, Status, ThinkError, ThinkErrorClass, Thought, ToolCall, Usage, testing,
+};
+use crate::vocab::{Span, Timestamp};
+
+/// What is on disk, and what happened outside.
+struct World {
+    rng: StdRng,
+    journal: Vec<Record>,
+    /// How often each call was carried out.
+    made: BTreeMap<String, u32>,
+    /// Think effects that were carried out while the durable balance was not above zero.
+    spent_while_closed: u32,
+    next_call: u32,
+    crashes: u32,
+}
+
+enum Died {
+    Crashed,
+    Ended,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let birth = Event::Started { birth: Some(Box::new(testing::birth())) };
+        let mut world = Self {
+            rng: StdRng::seed_from_u64(seed),
+            journal: Vec::new(),
+            made: BTreeMap::new(),
+            spent_while_closed: 0,
+            next_call: 0,
+            crashes: 0,
+        };
+        world.write(0, vec![birth]);
+        world
+    }
+
+    fn write(&mut self, cycle: u64, events: Vec<Event>) {
+        for event in events {
+            let seq = u64::try_from(self.journal.len()).unwrap() + 1;
+            self.journal.push(Record { seq, at: Timestamp::UNIX_EPOCH, cycle, event });
+        }
+    }
+
+    fn replay(&self) -> AgentState {
+        let (first, rest) = self.journal.split_first().unwrap();
+        let mut state = AgentState::born(first).unwrap();
+        rest.iter().for_each(|record| state.apply(record));
+        state
+    }
+
+    fn open_calls(&self) -> BTreeSet<String> {
+        let mut open = BTreeSet::new();
+        for record in &self.journal {
+            match &record.event {
+                Event::ToolStarted { call_id, .. } => drop(open.insert(call_id.clone())),
+                Event::ToolFinished { call_id, .. } => drop(open.remove(call_id)),
+                _ => {}
+            }
+        }
+        open
+    }
+
+    /// Makes the facts durable; a crash may leave only some of them.
+    fn persist(&mut self, being: &Being, facts: Vec<Event>) -> Result<(), Died> {
+        let whole = facts.len();
+        let kept = if self.rng.random_bool(0.02) { self.rng.random_range(0..=whole) } else { whole };
+        self.write(being.state().cycle, facts.into_iter().take(kept).collect());
+        if kept < whole { self.crash() } else { self.maybe_crash() }
+    }
+
+    fn crash(&mut self) -> Result<(), Died> {
+        self.crashes += 1;
+        Err(Died::Crashed)
+    }
+
+    fn maybe_crash(&mut self) -> Result<(), Died> {
+        if self.rng.random_bool(0.02) { self.crash() } else { Ok(()) }
+    }
+
+    /// One process, from start to crash or end.
+    fn live(&mut self, rules: &Rules, steps: u32) -> Result<(), Died> {
+        self.write(self.replay().cycle, vec![Event::Started { birth: None }]);
+        let open = self.open_calls();
+        let mut being = Being::new(self.replay());
+        let ready = being.recover(&open, Timestamp::UNIX_EPOCH);
+        self.persist(&being, ready.facts)?;
+        let mut input = Input::Wake;
+        for _ in 0..steps {
+            let Ready { facts, then } = being.step(rules, input, Timestamp::UNIX_EPOCH);
+            self.persist(&being, facts)?;
+            assert_eq!(*being.state(), self.replay(), "the live state is what the journal says");
+            input = match then {
+                Some(effect) => self.carry_out(effect)?,
+                None if being.is_busy() => Input::Abandoned,
+                None => return Err(Died::Ended),
+            };
+            self.maybe_crash()?;
+            if self.rng.random_bool(0.05) {
+                let id = self.rng.random_range(0..3_u32).to_string();
+                let granted = being.step(rules, Input::Granted { id, usd: testing::usd("1") }, Timestamp::UNIX_EPOCH);
+                self.persist(&being, granted.facts)?;
+            }
+            if self.rng.random_bool(0.02) {
+                let ready = being.step(rules, Input::Stop, Timestamp::UNIX_EPOCH);
+                self.persist(&being, ready.facts)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, effect: Effect) -> Result<Input, Died> {
+        match effect {
+            Effect::Think { request, .. } => {
+                assert_well_formed(&request.messages);
+                self.spent_while_closed += u32::from(!self.replay().budget.is_solvent());
+                Ok(Input::Thought { result: self.think(), elapsed: Span::from_secs(1) })
+            }
+            Effect::Call(call) => {
+                self.maybe_crash()?;
+                assert!(self.open_calls().contains(&call.id), "a call is made only when its start is durable");
+                *self.made.entry(call.id).or_default() += 1;
+                Ok(if self.rng.random_bool(0.05) { Input::Abandoned } else { Input::Called(self.outcome()) })
+            }
+            Effect::Rest(_) => Ok(Input::Wake),
+            Effect::End(ending) => Ok(Input::Closed { failed: matches!(ending, Ending::Upstream { .. }) }),
+        }
+    }
+
+    fn outcome(&mut self) -> Outcome {
+        let mut outcome = match self.rng.random_range(0..3_u8) {
+            0 => Outcome::failed("remote_tool", "no"),
+            1 => Outcome::indeterminate("timeout", "late"),
+            _ => Outcome::success(json!({ "ok": true })),
+        };
+        let transaction = Some(self.rng.random_range(0..5_u8).to_string());
+        outcome.revenue = self.rng.random_bool(0.3).then(|| Revenue { amount: testing::usd("0.5"), transaction });
+        outcome
+    }
+
+    fn think(&mut self) -> Result<Thought, ThinkError> {
+        let price = Price { input: testing::usd("1000"), output: testing::usd("2000") };
+        let usage = Usage::new(self.rng.random_range(0..500), self.rng.random_range(0..500));
+        if self.rng.random_bool(0.1) {
+            let class =
+                if self.rng.random_bool(0.5) { ThinkErrorClass::TooLong } else { ThinkErrorClass::Transient { retry_after: None } };
+            return Err(ThinkError {
+                class,
+                message: "brama: HTTP 503".into(),
+                spent: self.rng.random_bool(0.5).then_some((usage, price)).into_iter().collect(),
+            });
+        }
+        let calls = (0..self.rng.random_range(0..4)).map(|_| self.call()).collect();
+        let finish = if self.rng.random_bool(0.1) { Finish::Length } else { Finish::Stop };
+        let completion = Completion { model: "smol".into(), content: Some("…".into()), tool_calls: calls, finish, usage };
+        Ok(Thought { completion, price, passed_over: Vec::new() })
+    }
+
+    fn call(&mut self) -> ToolCall {
+        self.next_call += 1;
+        ToolCall::new(format!("call-{}", self.next_call), "finance__sell", "{}")
+    }
+}
+
+/// Every answer with calls is followed by exactly their results, as chat completions demand.
+fn assert_well_formed(messages: &[super::ChatMessage]) {
+    let mut owed: Vec<&str> = Vec::new();
+    for message in messages {
+        if message.role == Role::Tool {
+            let id = message.tool_call_id.as_deref().unwrap();
+            let at = owed.iter().position(|owed| *owed == id).expect("a result answers a call that was asked for");
+            owed.remove(at);
+        } else {
+            assert!(owed.is_empty(), "calls without results before a {:?} message: {owed:?}", message.role);
+            owed = message.tool_calls.iter().map(|call| call.id.as_str()).collect();
+        }
+    }
+    assert!(owed.is_empty(), "calls without results: {owed:?}");
+}
+
+fn rules(context_tokens: u32) -> Rules {
+    Rules {
+        max_tool_rounds: 3,
+        instance_usd_per_hour: testing::usd("1"),
+        stimulus: Some("rain".into()),
+        tools: Vec::new().into(),
+        context_tokens,
+        max_tokens: 100,
+        retry: Retry::default(),
+    }
+}
+
+fn check(world: &World) {
+    let state = world.replay();
+    assert!(state.budget.is_balanced(), "money is what its parts say: {:?}", state.budget);
+    assert_eq!(world.spent_while_closed, 0, "nothing is spent while the gate is closed");
+    let count = |wanted: fn(&Event) -> Option<&String>| {
+        let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+        world.journal.iter().filter_map(|record| wanted(&record.event)).for_each(|id| *counts.entry(id).or_default() += 1);
+        counts
+    };
+    let started = count(|event| if let Event::ToolStarted { call_id, .. } = event { Some(call_id) } else { None });
+    let finished = count(|event| if let Event::ToolFinished { call_id, .. } = event { Some(call_id) } else { None });
+    let granted = count(|event| if let Event::FundsGranted { id, .. } = event { Some(id) } else { None });
+    for (id, times) in &world.made {
+        assert_eq!((*times, started.get(id.as_str())), (1, Some(&1)), "{id} is made once, after its start was durable");
+    }
+    assert!(finished.values().all(|times| *times == 1), "a call ends once: {finished:?}");
+    assert!(started.keys().all(|id| finished.contains_key(id)), "a call that began has an end");
+    assert!(granted.values().all(|times| *times == 1), "a grant is recorded once: {granted:?}");
+    let recent: Vec<&ActionRecord> = state.recent_actions.iter().collect();
+    assert!(recent.len() <= super::MAX_RECENT_ACTIONS);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn no_crash_makes_a_call_twice_or_loses_or_doubles_money(seed in any::<u64>(), context in prop_oneof![Just(600_u32), Just(100_000)]) {
+        let mut world = World::new(seed);
+        let rules = rules(context);
+        for _ in 0..8 {
+            let _ended = world.live(&rules, 60);
+        }
+        let mut being = Being::new(world.replay());
+        let facts = being.recover(&world.open_calls(), Timestamp::UNIX_EPOCH).facts;
+        world.write(being.state().cycle, facts);
+        check(&world);
+        let lost = world.journal.iter().filter(|record| matches!(&record.event, Event::ToolFinished { status: Status::Indeterminate, error_code, .. } if error_code.as_deref() == Some("interrupted"))).count();
+        prop_assert!(lost <= world.made.len() + usize::try_from(world.crashes).unwrap());
+    }
+}

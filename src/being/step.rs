@@ -1,0 +1,428 @@
+use std::collections::{BTreeSet, VecDeque};
+
+use super::{
+    budget::{Cost, Price},
+    chat::{ChatRequest, Completion, Finish, Role, ToolCall, Usage},
+    event::Event,
+    mind::MindChange,
+    outcome::{Outcome, Status},
+    report::{CycleStatus, Report},
+    rules::Rules,
+    state::{AgentState, BeingStatus},
+    window::Window,
+};
+use crate::vocab::{Span, Timestamp, Usd};
+
+/// A being that is animated: its state, which outlives every process, and its turn, which does not.
+#[derive(Debug)]
+pub struct Being {
+    state: AgentState,
+    turn: Turn,
+    window: Window,
+    stopping: bool,
+}
+
+/// Where a being is in its cycle.
+#[derive(Debug)]
+enum Turn {
+    Resting,
+    Thinking {
+        cycle: Cycle,
+        attempt: u32,
+    },
+    /// The front of `queue` is under way.
+    Calling {
+        cycle: Cycle,
+        queue: VecDeque<ToolCall>,
+    },
+    Ended,
+}
+
+/// What a cycle did so far.
+#[derive(Debug, Default)]
+struct Cycle {
+    rounds: u32,
+    actions: Vec<String>,
+}
+
+/// What a being is told.
+#[derive(Debug)]
+pub enum Input {
+    /// It is time for a cycle.
+    Wake,
+    /// A model answered, or could not.
+    Thought { result: Result<Thought, ThinkError>, elapsed: Span },
+    /// A tool call ended.
+    Called(Outcome),
+    /// The effect under way was given up before it ended.
+    Abandoned,
+    /// An operator granted money.
+    Granted { id: String, usd: Usd },
+    /// An operator's edit changes the mind.
+    Edited(MindChange),
+    /// The process wants to leave: no new effect begins.
+    Stop,
+    /// Everything that belonged to the being is closed.
+    Closed { failed: bool },
+}
+
+/// An answer, and what it costs per million tokens.
+#[derive(Debug, Clone)]
+pub struct Thought {
+    pub completion: Completion,
+    pub price: Price,
+    /// Why models before it did not answer; what they spent is paid too.
+    pub passed_over: Vec<ThinkError>,
+}
+
+/// Why no model answered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ThinkError {
+    pub class: ThinkErrorClass,
+    pub message: String,
+    /// What servers had counted before they failed.
+    pub spent: Vec<(Usage, Price)>,
+}
+
+/// What to do about a model that did not answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ThinkErrorClass {
+    /// Asking again cannot help; an operator must act.
+    Permanent,
+    /// May pass by itself.
+    Transient { retry_after: Option<Span> },
+    /// The request does not fit the model's context; fewer messages may.
+    TooLong,
+}
+
+/// What one step asks of the driver: make `facts` durable, then carry `then` out.
+#[derive(Debug, Default)]
+pub struct Ready {
+    pub facts: Vec<Event>,
+    pub then: Option<Effect>,
+}
+
+/// What is to be done once the facts are durable. At most one is under way at a time.
+#[derive(Debug)]
+pub enum Effect {
+    /// Ask a model, after a wait; answer with [`Input::Thought`].
+    Think { request: ChatRequest, after: Span },
+    /// Call a tool; answer with [`Input::Called`].
+    Call(ToolCall),
+    /// The cycle is over; send [`Input::Wake`] when it is time for the next.
+    Rest(Report),
+    /// No more effects will come: close what belongs to the being, then send [`Input::Closed`].
+    End(Ending),
+}
+
+/// Why a being takes no more steps in this process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// It was asked to stop.
+    Stopped,
+    /// No model can be asked. A permanent one waits for an operator; after another a later start may help.
+    Upstream { permanent: bool, message: String },
+}
+
+impl Being {
+    /// A being at rest, as a process finds it.
+    pub const fn new(state: AgentState) -> Self {
+        Self { state, turn: Turn::Resting, window: Window::new(), stopping: false }
+    }
+
+    /// The state, with every fact of every step so far applied.
+    pub const fn state(&self) -> &AgentState {
+        &self.state
+    }
+
+    /// Tells whether a cycle is under way.
+    pub const fn is_busy(&self) -> bool {
+        matches!(self.turn, Turn::Thinking { .. } | Turn::Calling { .. })
+    }
+
+    /// Answers the calls that an earlier process left open: one that had begun is `indeterminate` and is never made again
+    /// (SPEC §3), one that had not is `failed`.
+    pub fn recover(&mut self, begun: &BTreeSet<String>, now: Timestamp) -> Ready {
+        let mut ready = Ready::default();
+        for call in unanswered(&self.state) {
+            let outcome = if begun.contains(&call.id) { lost() } else { not_begun() };
+            self.finish(&call, outcome, &mut ready, now);
+        }
+        ready
+    }
+
+    /// Advances the being by one step. Same being, rules, input and time, same result, on any machine.
+    ///
+    /// The facts are already applied to the state when it returns: a driver that cannot make them durable must drop the being.
+    pub fn step(&mut self, rules: &Rules, input: Input, now: Timestamp) -> Ready {
+        let mut ready = Ready::default();
+        let turn = std::mem::replace(&mut self.turn, Turn::Resting);
+        self.turn = match (turn, input) {
+            (turn, Input::Granted { id, usd }) => {
+                if !self.state.budget.granted.contains_key(&id) {
+                    self.note(&mut ready, Event::FundsGranted { id, usd }, now);
+                }
+                turn
+            }
+            (turn, Input::Edited(change)) => {
+                self.note(&mut ready, Event::MindChanged { change }, now);
+                turn
+            }
+            (_, Input::Closed { failed }) => self.closed(failed, &mut ready, now),
+            (Turn::Ended, _) => Turn::Ended,
+            (turn, Input::Stop) => self.stop(turn, &mut ready, now),
+            (Turn::Resting, Input::Wake) => self.begin(rules, &mut ready, now),
+            (Turn::Thinking { cycle, .. }, Input::Thought { result: Ok(thought), elapsed }) => {
+                self.thought(rules, cycle, thought, elapsed, &mut ready, now)
+            }
+            (Turn::Thinking { cycle, attempt }, Input::Thought { result: Err(error), elapsed }) => {
+                self.no_thought(rules, cycle, attempt, error, elapsed, &mut ready, now)
+            }
+            (Turn::Calling { cycle, queue }, Input::Called(outcome)) => self.called(rules, cycle, queue, outcome, &mut ready, now),
+            (Turn::Calling { cycle, queue }, Input::Abandoned) => self.called(rules, cycle, queue, lost(), &mut ready, now),
+            (Turn::Thinking { .. }, Input::Abandoned) => self.end(Ending::Stopped, &mut ready),
+            (turn, Input::Wake | Input::Thought { .. } | Input::Called(_) | Input::Abandoned) => turn,
+        };
+        ready
+    }
+
+    /// Notes a fact: applied now, durable before what follows.
+    fn note(&mut self, ready: &mut Ready, event: Event, now: Timestamp) {
+        let cycle = self.state.cycle + u64::from(matches!(event, Event::CycleStarted { .. }));
+        self.state.absorb(&event, cycle, now);
+        ready.facts.push(event);
+    }
+
+    /// Begins a cycle: gate, framing, first round (SPEC §4).
+    fn begin(&mut self, rules: &Rules, ready: &mut Ready, now: Timestamp) -> Turn {
+        if !self.state.budget.is_solvent() {
+            return self.exhausted(Vec::new(), ready, now);
+        }
+        let stimulus = rules.stimulus.clone().filter(|_| self.state.cycle == 0);
+        self.note(ready, Event::CycleStarted { framing: framing(&self.state), stimulus }, now);
+        self.think(rules, Cycle::default(), 1, Span::ZERO, ready)
+    }
+
+    /// Asks a model, with a request that is made of the state alone.
+    fn think(&mut self, rules: &Rules, cycle: Cycle, attempt: u32, after: Span, ready: &mut Ready) -> Turn {
+        ready.then = Some(Effect::Think { request: self.window.request(&self.state, rules), after });
+        Turn::Thinking { cycle, attempt }
+    }
+
+    fn thought(
+        &mut self,
+        rules: &Rules,
+        mut cycle: Cycle,
+        thought: Thought,
+        elapsed: Span,
+        ready: &mut Ready,
+        now: Timestamp,
+    ) -> Turn {
+        let Thought { completion, price, passed_over } = thought;
+        for error in passed_over {
+            self.note_failure(rules, &error, Span::ZERO, ready, now);
+        }
+        let Completion { model, content, tool_calls, finish, usage } = completion;
+        let elapsed_ms = elapsed.as_millis();
+        let event =
+            Event::ModelCompleted { model, usage, content: content.clone(), tool_calls: tool_calls.clone(), finish, elapsed_ms };
+        self.note(ready, event, now);
+        self.note(ready, Cost::of(usage, price, elapsed, rules.instance_usd_per_hour).into(), now);
+        if finish == Finish::Length {
+            let message = "Your last answer was cut off by its token limit. Answer in less, or go on in parts.".to_owned();
+            self.note_after_calls(&tool_calls, Event::Told { message }, ready, now);
+        }
+        if tool_calls.is_empty() {
+            return self.rest(CycleStatus::Completed, content, cycle.actions, ready);
+        }
+        cycle.rounds += 1;
+        self.call_next(rules, cycle, tool_calls.into(), ready, now)
+    }
+
+    /// Tells the model something, unless calls wait for their answers, which must follow the message that asked for them.
+    fn note_after_calls(&mut self, calls: &[ToolCall], event: Event, ready: &mut Ready, now: Timestamp) {
+        if calls.is_empty() {
+            self.note(ready, event, now);
+        }
+    }
+
+    /// Begins the call at the front of the queue, or the next round when none is left.
+    fn call_next(&mut self, rules: &Rules, cycle: Cycle, queue: VecDeque<ToolCall>, ready: &mut Ready, now: Timestamp) -> Turn {
+        if self.stopping {
+            for call in &queue {
+                self.finish(call, not_begun(), ready, now);
+            }
+            return self.end(Ending::Stopped, ready);
+        }
+        let Some(call) = queue.front().cloned() else { return self.next_round(rules, cycle, ready, now) };
+        let arguments = call.function.arguments.clone();
+        self.note(ready, Event::ToolStarted { call_id: call.id.clone(), tool: call.function.name.clone(), arguments }, now);
+        ready.then = Some(Effect::Call(call));
+        Turn::Calling { cycle, queue }
+    }
+
+    fn called(
+        &mut self,
+        rules: &Rules,
+        mut cycle: Cycle,
+        mut queue: VecDeque<ToolCall>,
+        outcome: Outcome,
+        ready: &mut Ready,
+        now: Timestamp,
+    ) -> Turn {
+        if let Some(call) = queue.pop_front() {
+            cycle.actions.push(call.function.name.clone());
+            self.finish(&call, outcome, ready, now);
+        }
+        self.call_next(rules, cycle, queue, ready, now)
+    }
+
+    /// Records how a call ended, and what it earned.
+    fn finish(&mut self, call: &ToolCall, outcome: Outcome, ready: &mut Ready, now: Timestamp) {
+        let result = outcome.envelope();
+        let Outcome { status, error_code, chat_id, message_id, change, revenue, screened, .. } = outcome;
+        let (call_id, tool) = (call.id.clone(), call.function.name.clone());
+        let finished =
+            Event::ToolFinished { call_id, tool: tool.clone(), status, error_code, result, change, chat_id, message_id, screened };
+        self.note(ready, finished, now);
+        let earned = revenue.filter(|_| status == Status::Success);
+        let Some(revenue) = earned.filter(|revenue| !self.is_credited(revenue.transaction.as_deref())) else { return };
+        self.note(ready, Event::RevenueCredited { amount: revenue.amount, source: tool, transaction: revenue.transaction }, now);
+    }
+
+    fn is_credited(&self, transaction: Option<&str>) -> bool {
+        transaction.is_some_and(|id| self.state.budget.credited.contains(id))
+    }
+
+    /// Goes on to the next round of a cycle: its bound, the gate, then the model.
+    fn next_round(&mut self, rules: &Rules, cycle: Cycle, ready: &mut Ready, now: Timestamp) -> Turn {
+        if cycle.rounds >= rules.max_tool_rounds {
+            self.note(ready, Event::Warning { message: "maximum tool rounds reached".to_owned() }, now);
+            return self.rest(CycleStatus::ToolRoundLimit, None, cycle.actions, ready);
+        }
+        if !self.state.budget.is_solvent() {
+            return self.exhausted(cycle.actions, ready, now);
+        }
+        self.think(rules, cycle, 1, Span::ZERO, ready)
+    }
+
+    /// Charges what was counted, then asks again, folds more, or ends.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one turn, its error, and the step that they belong to")]
+    fn no_thought(
+        &mut self,
+        rules: &Rules,
+        cycle: Cycle,
+        attempt: u32,
+        error: ThinkError,
+        elapsed: Span,
+        ready: &mut Ready,
+        now: Timestamp,
+    ) -> Turn {
+        self.note_failure(rules, &error, elapsed, ready, now);
+        if self.stopping {
+            return self.end(Ending::Stopped, ready);
+        }
+        if !self.state.budget.is_solvent() {
+            return self.exhausted(cycle.actions, ready, now);
+        }
+        let may_go_on = attempt < rules.retry.max_attempts;
+        match error.class {
+            ThinkErrorClass::TooLong if may_go_on && self.window.shrink() => {
+                self.think(rules, cycle, attempt + 1, Span::ZERO, ready)
+            }
+            ThinkErrorClass::Transient { retry_after } if may_go_on => {
+                self.think(rules, cycle, attempt + 1, rules.retry.wait_after(attempt, retry_after), ready)
+            }
+            ThinkErrorClass::Transient { .. } => self.end(Ending::Upstream { permanent: false, message: error.message }, ready),
+            ThinkErrorClass::Permanent | ThinkErrorClass::TooLong => {
+                self.end(Ending::Upstream { permanent: true, message: error.message }, ready)
+            }
+        }
+    }
+
+    /// Charges what was counted before a failure, and warns of it.
+    fn note_failure(&mut self, rules: &Rules, error: &ThinkError, elapsed: Span, ready: &mut Ready, now: Timestamp) {
+        for (usage, price) in &error.spent {
+            self.note(ready, Cost::of(*usage, *price, elapsed, rules.instance_usd_per_hour).into(), now);
+        }
+        self.note(ready, Event::Warning { message: error.message.clone() }, now);
+    }
+
+    /// Closes the gate.
+    fn exhausted(&mut self, actions: Vec<String>, ready: &mut Ready, now: Timestamp) -> Turn {
+        if self.state.status != BeingStatus::Exhausted {
+            self.note(ready, Event::Exhausted, now);
+        }
+        self.rest(CycleStatus::BudgetExhausted, None, actions, ready)
+    }
+
+    fn rest(&self, status: CycleStatus, content: Option<String>, actions: Vec<String>, ready: &mut Ready) -> Turn {
+        if self.stopping {
+            return self.end(Ending::Stopped, ready);
+        }
+        ready.then = Some(Effect::Rest(Report::of(&self.state, status, content, actions)));
+        Turn::Resting
+    }
+
+    /// Begins no new effect; one that is under way may still end, or be abandoned.
+    fn stop(&mut self, turn: Turn, ready: &mut Ready, now: Timestamp) -> Turn {
+        if !self.stopping {
+            self.stopping = true;
+            self.note(ready, Event::Stopping, now);
+        }
+        match turn {
+            Turn::Resting => self.end(Ending::Stopped, ready),
+            turn => turn,
+        }
+    }
+
+    fn end(&self, ending: Ending, ready: &mut Ready) -> Turn {
+        ready.then = Some(Effect::End(ending));
+        Turn::Ended
+    }
+
+    fn closed(&mut self, failed: bool, ready: &mut Ready, now: Timestamp) -> Turn {
+        let status = match (failed, self.state.budget.is_solvent()) {
+            (true, _) => BeingStatus::Failed,
+            (false, true) => BeingStatus::Stopped,
+            (false, false) => BeingStatus::Exhausted,
+        };
+        self.note(ready, Event::Stopped { status }, now);
+        Turn::Ended
+    }
+}
+
+/// The framing message of SPEC §4, for the cycle after the state's.
+fn framing(state: &AgentState) -> String {
+    let recent: Vec<String> =
+        state.recent_actions.iter().rev().take(10).map(|action| format!("{}:{}", action.tool, action.status.as_str())).collect();
+    format!(
+        "Begin autonomous cycle {}. Balance: {} USD. Earned: {} USD. Net profit: {} USD. Current model: {}. Recent actions: {}. \
+         Look at what is open to you and take the next useful action. An answer without a tool call ends only this cycle: you live on \
+         while your balance is above zero.",
+        state.cycle + 1,
+        state.budget.remaining,
+        state.budget.earned,
+        state.budget.net_profit(),
+        state.mind.current_model,
+        recent.join(", "),
+    )
+}
+
+/// The calls of the conversation's last answer that have no result.
+fn unanswered(state: &AgentState) -> Vec<ToolCall> {
+    let Some(asked) = state.conversation.iter().rposition(|message| message.role == Role::Assistant) else { return Vec::new() };
+    let mut tail = state.conversation.iter().skip(asked);
+    let calls = tail.next().map(|message| message.tool_calls.clone()).unwrap_or_default();
+    let answered: BTreeSet<&str> = tail.filter_map(|message| message.tool_call_id.as_deref()).collect();
+    calls.into_iter().filter(|call| !answered.contains(call.id.as_str())).collect()
+}
+
+fn lost() -> Outcome {
+    Outcome::indeterminate("interrupted", "the call was cut off; whether it took effect is unknown, and it is not made again")
+}
+
+fn not_begun() -> Outcome {
+    Outcome::failed("not_started", "the being stopped before this call began")
+}

@@ -1,0 +1,235 @@
+use std::{collections::BTreeMap, path::PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::runtime::{Failure, Phase, Snapshot, UnitPhase, UnitView};
+
+/// What the daemon knows, for people and programs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Grows with each change.
+    pub version: u64,
+    pub list: List,
+    /// A download of weights that is under way, in bytes.
+    pub pulling: Option<(u64, u64)>,
+    /// Whether what is declared has been looked at, and everything that follows was begun.
+    pub is_settled: bool,
+}
+
+/// Objects with their status: what `get -o json` prints.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "List")]
+pub struct List {
+    /// The objects, models first, then surfaces, then beings, each kind by name.
+    #[schemars(title = "Items")]
+    pub items: Vec<ObjectStatus>,
+    /// What is wrong with the manifests now, with its place. While there is any, the last good fleet goes on.
+    #[schemars(title = "Problems")]
+    pub problems: Vec<String>,
+}
+
+/// One declared object and how it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Object status")]
+pub struct ObjectStatus {
+    /// Kind and name, such as `being/ada`.
+    #[schemars(title = "Address")]
+    pub address: String,
+    /// How often the object's declaration changed, from 1.
+    #[schemars(title = "Generation")]
+    pub generation: u64,
+    /// The generation that is in force.
+    #[schemars(title = "Observed generation")]
+    pub observed_generation: u64,
+    /// How the object is, one row for each type.
+    #[schemars(title = "Conditions")]
+    pub conditions: Vec<Condition>,
+    /// What only beings have.
+    #[schemars(title = "Being")]
+    pub being: Option<BeingFacts>,
+}
+
+/// One aspect of an object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Condition")]
+pub struct Condition {
+    /// `Ready`, `Progressing`, `Stalled` or `Solvent`.
+    #[serde(rename = "type")]
+    #[schemars(title = "Type")]
+    pub kind: ConditionKind,
+    /// Whether it is the case.
+    #[schemars(title = "Status")]
+    pub status: Truth,
+    /// One word for programs.
+    #[schemars(title = "Reason")]
+    pub reason: String,
+    /// A sentence for people; may be empty.
+    #[schemars(title = "Message")]
+    pub message: String,
+}
+
+/// The aspects of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(title = "Condition type")]
+pub enum ConditionKind {
+    /// It does what it is declared to do.
+    Ready,
+    /// Something is under way that will change it by itself.
+    Progressing,
+    /// It waits for an operator.
+    Stalled,
+    /// It has money left.
+    Solvent,
+}
+
+/// Whether something is the case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(title = "Truth")]
+pub enum Truth {
+    True,
+    False,
+    Unknown,
+}
+
+/// What a being is and has.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Being facts")]
+pub struct BeingFacts {
+    /// The being's id, fixed at birth.
+    #[schemars(title = "Agent id")]
+    pub agent_id: Option<String>,
+    /// What it does now, in words.
+    #[schemars(title = "Activity")]
+    pub activity: String,
+    /// The status that its state carries.
+    #[schemars(title = "Status")]
+    pub status: String,
+    /// Cycles of its life.
+    #[schemars(title = "Cycle")]
+    pub cycle: u64,
+    /// The model that it thinks with first.
+    #[schemars(title = "Model")]
+    pub model: String,
+    /// What it has left, in USD, as an exact decimal.
+    #[schemars(title = "Balance in USD")]
+    pub balance_usd: String,
+    /// What it earned over its life, in USD.
+    #[schemars(title = "Earned in USD")]
+    pub earned_usd: String,
+    /// What it spent over its life, in USD.
+    #[schemars(title = "Spent in USD")]
+    pub spent_usd: String,
+    /// Tokens of its life.
+    #[schemars(title = "Total tokens")]
+    pub total_tokens: u64,
+    /// How often it was started again after a failure, since the daemon runs.
+    #[schemars(title = "Restarts")]
+    pub restarts: u32,
+    /// Where its state is.
+    #[schemars(title = "State directory")]
+    pub state_dir: PathBuf,
+    /// The surfaces that it selected, by name.
+    #[schemars(title = "Surfaces")]
+    pub surfaces: BTreeMap<String, SurfaceFacts>,
+}
+
+/// How a surface of a being is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Surface facts")]
+pub struct SurfaceFacts {
+    /// Whether it can be called.
+    #[schemars(title = "Up")]
+    pub up: bool,
+    /// Why it can't be called.
+    #[schemars(title = "Reason")]
+    pub reason: Option<String>,
+    /// How many tools it lists.
+    #[schemars(title = "Tools")]
+    pub tools: usize,
+    /// How often it was started again.
+    #[schemars(title = "Restarts")]
+    pub restarts: u32,
+}
+
+impl Condition {
+    /// A condition with its reason.
+    pub fn new(kind: ConditionKind, is: bool, reason: &str, message: impl Into<String>) -> Self {
+        let status = if is { Truth::True } else { Truth::False };
+        Self { kind, status, reason: reason.to_owned(), message: message.into() }
+    }
+}
+
+impl ObjectStatus {
+    /// Tells whether a condition is the case.
+    pub fn is(&self, kind: ConditionKind) -> bool {
+        self.conditions.iter().any(|condition| condition.kind == kind && condition.status == Truth::True)
+    }
+
+    /// The condition of a kind.
+    pub fn condition(&self, kind: ConditionKind) -> Option<&Condition> {
+        self.conditions.iter().find(|condition| condition.kind == kind)
+    }
+}
+
+/// The conditions of a being that the daemon keeps, and of what was refused of its declaration.
+pub(super) fn conditions(view: &UnitView, snapshot: Option<&Snapshot>, refused: Option<&Failure>) -> Vec<Condition> {
+    use ConditionKind::{Progressing, Ready, Solvent, Stalled};
+    let (ready, progressing, stalled) = match &view.phase {
+        UnitPhase::Booting => ((false, "Starting", String::new()), (true, "Starting", "its surfaces and its state are opened".to_owned()), None),
+        UnitPhase::Live => ((true, live_reason(snapshot), String::new()), (false, "Settled", String::new()), None),
+        UnitPhase::Waiting { until, failure } => (
+            (false, failure.reason.as_str(), failure.message.clone()),
+            (true, "BackOff", format!("it is started again at {until}")),
+            None,
+        ),
+        UnitPhase::Stalled { failure } => {
+            ((false, failure.reason.as_str(), failure.message.clone()), (false, "Stalled", String::new()), Some(failure))
+        }
+        UnitPhase::Stopped => ((false, "Stopped", String::new()), (false, "Stopped", String::new()), None),
+    };
+    let stalled = match stalled.or(refused) {
+        Some(failure) => Condition::new(Stalled, true, &failure.reason, failure.message.clone()),
+        None => Condition::new(Stalled, false, "Fine", ""),
+    };
+    let mut conditions =
+        vec![Condition::new(Ready, ready.0, ready.1, ready.2), Condition::new(Progressing, progressing.0, progressing.1, progressing.2), stalled];
+    conditions.extend(snapshot.map(|snapshot| {
+        let is_solvent = snapshot.remaining.is_positive();
+        Condition::new(Solvent, is_solvent, if is_solvent { "Funded" } else { "Exhausted" }, format!("{} USD left", snapshot.remaining))
+    }));
+    conditions
+}
+
+fn live_reason(snapshot: Option<&Snapshot>) -> &'static str {
+    match snapshot.map(|snapshot| &snapshot.phase) {
+        Some(Phase::Paused) => "Paused",
+        Some(Phase::Exhausted) => "Exhausted",
+        Some(Phase::Finished) => "Finished",
+        _ => "Running",
+    }
+}
+
+/// What a being does, in words.
+pub(super) fn activity(view: &UnitView, snapshot: Option<&Snapshot>) -> String {
+    match (&view.phase, snapshot.map(|snapshot| &snapshot.phase)) {
+        (UnitPhase::Booting, _) | (UnitPhase::Live, None) => "starting".to_owned(),
+        (UnitPhase::Live, Some(phase)) => match phase {
+            Phase::Thinking => "thinking".to_owned(),
+            Phase::Calling { tool } => format!("calling {tool}"),
+            Phase::Resting { until } => format!("resting until {}", until.strftime("%H:%M:%SZ")),
+            Phase::Paused => "paused".to_owned(),
+            Phase::Exhausted => "out of money".to_owned(),
+            Phase::Finished => "finished".to_owned(),
+            Phase::Stopping => "stopping".to_owned(),
+        },
+        (UnitPhase::Waiting { .. }, _) => "waiting to start again".to_owned(),
+        (UnitPhase::Stalled { .. }, _) => "stalled".to_owned(),
+        (UnitPhase::Stopped, _) => "stopped".to_owned(),
+    }
+}

@@ -1,0 +1,136 @@
+use std::{collections::BTreeSet, io, path::{Path, PathBuf}, sync::Arc, time::Duration};
+
+use tokio::sync::watch;
+
+use super::{Assignment, Driver, Ground, Snapshot, Until};
+use crate::{
+    being::Being,
+    store::{Boot, Life, StoreError},
+    surface::{
+        Remote,
+        las::{Las, LasError, LasStart},
+    },
+    tool::{CatalogueError, Parts, Toolbox},
+};
+
+/// Why a being can't be animated.
+#[derive(Debug, thiserror::Error)]
+pub enum AnimateError {
+    #[error(transparent)]
+    State(#[from] StoreError),
+    #[error(transparent)]
+    Surfaces(#[from] LasError),
+    #[error(transparent)]
+    Catalogue(#[from] CatalogueError),
+    #[error("workspace {path} can't be used; make it a folder that this user may write")]
+    Workspace {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// How a being is to be animated.
+#[derive(Debug)]
+pub struct Start {
+    pub assignment: Assignment,
+    /// Where its state is.
+    pub dir: PathBuf,
+    pub boot: Boot,
+    pub until: Until,
+}
+
+/// What a being acts with.
+#[derive(Debug)]
+pub(super) struct Tools {
+    pub(super) las: Arc<Las>,
+    pub(super) toolbox: Arc<Toolbox>,
+}
+
+/// Opens a being: the state is locked and checked, then the tools are built, and only then does the journal say that it `started`.
+pub async fn animate(
+    ground: Arc<Ground>,
+    start: Start,
+    board: watch::Sender<Option<Snapshot>>,
+) -> Result<(Driver, BTreeSet<String>), AnimateError> {
+    let Start { assignment, dir, boot, until } = start;
+    let opening = tokio::task::block_in_place(|| Life::open(&dir, boot))?;
+    let tools = Tools::build(&ground, &assignment, &opening.identity().agent_id).await?;
+    let begun = tokio::task::block_in_place(|| opening.begin(ground.clock.now()));
+    let (life, state, recovered) = match begun {
+        Ok(begun) => begun,
+        Err(error) => {
+            tools.las.stop(GRACE).await;
+            return Err(error.into());
+        }
+    };
+    for warning in &recovered.warnings {
+        tracing::warn!(being = %assignment.name, "{warning}");
+    }
+    let begun = recovered.open_calls.into_iter().map(|call| call.call_id).collect();
+    let rules = assignment.rules(tools.toolbox.definitions());
+    let driver = Driver { ground, assignment, being: Being::new(state), life, rules, tools, board, until, last_report: None };
+    Ok((driver, begun))
+}
+
+/// How long tools that are not needed may take to end.
+const GRACE: Duration = Duration::from_secs(5);
+
+impl Tools {
+    /// Starts the selected surfaces and makes the catalogue of a being.
+    pub(super) async fn build(ground: &Arc<Ground>, assignment: &Assignment, agent: &str) -> Result<Self, AnimateError> {
+        let workspace = workspace(ground, assignment)?;
+        let spec = &assignment.being;
+        let start = LasStart {
+            program: ground.program.clone(),
+            surfaces: assignment.surfaces.clone(),
+            required: spec.las.required.clone(),
+            workspace: workspace.clone(),
+            external: spec.las.external.clone(),
+            env: ground.env.clone(),
+            patience: LasStart::PATIENCE,
+        };
+        let las = Arc::new(Las::start(start).await?);
+        let parts = Parts {
+            capabilities: spec.capabilities,
+            remote: Some(Arc::clone(&las) as Arc<dyn Remote>),
+            surfaces: assignment.surfaces.clone(),
+            required: spec.las.required.clone(),
+            state_dirs: kept_from(ground, &workspace),
+            workspace,
+            models: knows(ground, assignment, agent),
+        };
+        match Toolbox::new(parts) {
+            Ok(toolbox) => Ok(Self { las, toolbox: Arc::new(toolbox) }),
+            Err(error) => {
+                las.stop(GRACE).await;
+                Err(error.into())
+            }
+        }
+    }
+}
+
+fn knows(ground: &Arc<Ground>, assignment: &Assignment, agent: &str) -> crate::tool::Knows {
+    let (models, chain, agent) = (ground.models.clone(), assignment.being.models.clone(), agent.to_owned());
+    Arc::new(move |model: &str| {
+        let (models, chain, agent, model) = (models.clone(), chain.clone(), agent.clone(), model.to_owned());
+        Box::pin(async move { models.knows(&agent, &chain, &model).await.map_err(|error| error.message) })
+    })
+}
+
+/// The being's folder, made where it is missing.
+fn workspace(ground: &Ground, assignment: &Assignment) -> Result<PathBuf, AnimateError> {
+    let path = assignment.being.workspace.clone().unwrap_or_else(|| ground.home.workspace(&assignment.name));
+    let made = std::fs::create_dir_all(&path).and_then(|()| std::fs::canonicalize(&path));
+    made.map_err(|source| AnimateError::Workspace { path, source })
+}
+
+/// The folders that no file tool of a being reaches: the home, and where the workspace lies inside it, everything else there.
+fn kept_from(ground: &Ground, workspace: &Path) -> Vec<PathBuf> {
+    let home = &ground.home;
+    if !workspace.starts_with(home.path()) {
+        return vec![home.path().to_owned()];
+    }
+    let beings = home.being_dir_root();
+    vec![beings, home.sets(), home.history(), home.models(), home.path().join("commit")]
+}

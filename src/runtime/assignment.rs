@@ -1,0 +1,95 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    being::{AgentState, Birth, DeclaredIdentity, Input, Mind, MindChange, Rules, ToolDefinition, default_prompt},
+    manifest::{BeingSpec, Fleet, PromptPolicy, SurfaceSpec},
+    runtime::ground::Ground,
+    vocab::Name,
+};
+
+/// Everything that a fleet says about one being: its spec, the surfaces that it selected, what its models can take.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Assignment {
+    pub name: Name,
+    pub being: Arc<BeingSpec>,
+    pub surfaces: BTreeMap<Name, SurfaceSpec>,
+    /// The least context of the being's models, in tokens.
+    pub context_tokens: u32,
+    /// The longest answer of the being's models, in tokens.
+    pub max_tokens: u32,
+}
+
+/// Tokens of context where no model says how many.
+const DEFAULT_CONTEXT: u32 = 8_192;
+/// Tokens of an answer where no model says how many.
+const DEFAULT_ANSWER: u32 = 1_024;
+
+impl Assignment {
+    /// What `fleet` says about the being `name`, if it declares it.
+    pub fn of(fleet: &Fleet, name: &Name) -> Option<Self> {
+        let being = Arc::new(fleet.beings.get(name)?.clone());
+        let models = || being.models.iter().filter_map(|model| fleet.models.get(model));
+        let context_tokens = models().map(|model| model.context_tokens).min().unwrap_or(DEFAULT_CONTEXT);
+        let max_tokens = models().map(|model| model.max_tokens).max().unwrap_or(DEFAULT_ANSWER);
+        let selected = being.las.surfaces.iter();
+        let surfaces = selected.filter_map(|surface| Some((surface.clone(), fleet.surfaces.get(surface)?.clone()))).collect();
+        Some(Self { name: name.clone(), being, surfaces, context_tokens, max_tokens })
+    }
+
+    /// The identity that the operator declared; the specialty is a part of it.
+    pub fn declared(&self) -> DeclaredIdentity {
+        let specialty = self.being.identity.specialty.clone().or_else(|| Some(self.being.specialty.clone()));
+        DeclaredIdentity { specialty, ..self.being.identity.clone() }
+    }
+
+    /// What the being is born with, where it does not exist yet.
+    pub fn birth(&self, ground: &Ground) -> Birth {
+        let identity = self.declared().pin(ground.pinned(self));
+        let mind = Mind::new(self.prompt(), self.first_model());
+        Birth { identity, mind, starting: self.being.budget.starting }
+    }
+
+    /// The rules of the being's cycles with the catalogue `tools`.
+    pub fn rules(&self, tools: Arc<[ToolDefinition]>) -> Rules {
+        Rules {
+            max_tool_rounds: self.being.cycle.max_tool_rounds,
+            instance_usd_per_hour: self.being.budget.instance_usd_per_hour,
+            stimulus: self.being.stimulus.clone(),
+            tools,
+            context_tokens: self.context_tokens,
+            max_tokens: self.max_tokens,
+            retry: crate::being::Retry::default(),
+        }
+    }
+
+    /// Tells whether the being needs another Las or catalogue than under `other`.
+    pub fn needs_other_tools(&self, other: &Self) -> bool {
+        (&self.surfaces, &self.being.las, self.being.capabilities) != (&other.surfaces, &other.being.las, other.being.capabilities)
+    }
+
+    /// What a living being has to be told: grants that it lacks, and edits of what an operator holds.
+    pub fn edits(&self, before: Option<&Self>, state: &AgentState) -> Vec<Input> {
+        let granted = &state.budget.granted;
+        let owed = self.being.grants.iter().filter(|(id, _)| !granted.contains_key(*id));
+        let mut inputs: Vec<Input> = owed.map(|(id, usd)| Input::Granted { id: id.clone(), usd: *usd }).collect();
+        if self.being.prompt_policy == PromptPolicy::Enforce && state.mind.system_prompt != self.prompt() {
+            inputs.push(Input::Edited(MindChange::SetPrompt { prompt: self.prompt() }));
+        }
+        let follows = before.is_some_and(|before| before.first_model() == state.mind.current_model);
+        if follows && state.mind.current_model != self.first_model() {
+            inputs.push(Input::Edited(MindChange::SwitchModel { model: self.first_model() }));
+        }
+        inputs
+    }
+
+    fn prompt(&self) -> String {
+        let name = self.being.identity.name.as_deref().unwrap_or(self.name.as_str());
+        self.being.prompt.clone().unwrap_or_else(|| default_prompt(name, &self.being.specialty))
+    }
+
+    fn first_model(&self) -> String {
+        self.being.models.first().map(ToString::to_string).unwrap_or_default()
+    }
+}

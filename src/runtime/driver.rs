@@ -1,0 +1,298 @@
+use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::{
+    AnimateError, Assignment, Ground, Phase, Snapshot,
+    animate::Tools,
+    clock::Stopwatch,
+};
+use crate::{
+    being::{Being, ChatRequest, Effect, Ending, Event, Input, Ready, Report, Rules, ThinkError, ThinkErrorClass, Thought, ToolCall},
+    model::{self, ModelError},
+    store::{Life, StoreError},
+    tool::Stamp,
+    vocab::{Span, Timestamp},
+};
+
+/// What a running being can be told from outside.
+#[derive(Debug)]
+pub enum Command {
+    /// Begin no new effect and end; a second one gives the effect under way up at once.
+    Stop,
+    /// Take an edited assignment; the answer says whether it is in force.
+    Assign(Box<Assignment>, oneshot::Sender<Result<(), AnimateError>>),
+}
+
+/// When a being ends by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// Never: it waits for money, edits or a stop.
+    Stopped,
+    /// When nothing is left to do: no money, or the declared number of cycles is reached.
+    Idle,
+    /// After one cycle.
+    OneCycle,
+}
+
+/// How a being's time in this process ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub because: Ending,
+    pub last_report: Option<Report>,
+    pub snapshot: Snapshot,
+}
+
+/// How long an effect that is under way may go on after a stop.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// One animated being and all that it needs.
+#[derive(Debug)]
+pub struct Driver {
+    pub(super) ground: Arc<Ground>,
+    pub(super) assignment: Assignment,
+    pub(super) being: Being,
+    pub(super) life: Life,
+    pub(super) rules: Rules,
+    pub(super) tools: Tools,
+    pub(super) board: watch::Sender<Option<Snapshot>>,
+    pub(super) until: Until,
+    pub(super) last_report: Option<Report>,
+}
+
+impl Driver {
+    /// Steps the being until it ends. The error says that the journal can't be written: nothing acknowledged is lost, and nothing more
+    /// is done.
+    ///
+    /// Dropping the future is like a crash: what was durable stays, an open call becomes `indeterminate`.
+    pub async fn run(mut self, begun: BTreeSet<String>, commands: &mut mpsc::Receiver<Command>) -> Result<Ended, StoreError> {
+        let ended = self.live(begun, commands).await;
+        self.tools.las.stop(GRACE).await;
+        let because = ended?;
+        self.tell(Input::Closed { failed: matches!(because, Ending::Upstream { .. }) })?;
+        let now = self.ground.clock.now();
+        tokio::task::block_in_place(|| self.life.checkpoint(self.being.state(), now))?;
+        let snapshot = Snapshot::of(self.being.state(), Phase::Stopping, self.last_report.clone());
+        Ok(Ended { because, last_report: self.last_report, snapshot })
+    }
+
+    async fn live(&mut self, begun: BTreeSet<String>, commands: &mut mpsc::Receiver<Command>) -> Result<Ending, StoreError> {
+        let now = self.ground.clock.now();
+        let ready = self.being.recover(&begun, now);
+        self.persist(&ready.facts, now)?;
+        for edit in self.assignment.edits(None, self.being.state()) {
+            self.tell(edit)?;
+        }
+        let mut woken = None;
+        let mut next = None;
+        loop {
+            let input = match next.take() {
+                None => match self.wait(woken, commands).await? {
+                    Waited::Wake => {
+                        woken = Some(Stopwatch::start());
+                        Input::Wake
+                    }
+                    Waited::Next(effect) => {
+                        next = Some(effect);
+                        continue;
+                    }
+                },
+                Some(Effect::Think { request, after }) => {
+                    let (think, elapsed) = self.think(request, after);
+                    let result = self.beside(think, Phase::Thinking, commands).await?;
+                    result.map_or(Input::Abandoned, |result| Input::Thought { result, elapsed: elapsed() })
+                }
+                Some(Effect::Call(call)) => {
+                    let phase = Phase::Calling { tool: call.function.name.clone() };
+                    let carried_out = self.call(call);
+                    self.beside(carried_out, phase, commands).await?.map_or(Input::Abandoned, Input::Called)
+                }
+                Some(Effect::Rest(report)) => {
+                    self.rested(report)?;
+                    continue;
+                }
+                Some(Effect::End(because)) => return Ok(because),
+            };
+            next = self.tell(input)?;
+        }
+    }
+
+    /// Steps the being and makes the facts durable; what comes back may be carried out.
+    fn tell(&mut self, input: Input) -> Result<Option<Effect>, StoreError> {
+        let now = self.ground.clock.now();
+        let Ready { facts, then } = self.being.step(&self.rules, input, now);
+        self.persist(&facts, now)?;
+        Ok(then)
+    }
+
+    fn persist(&mut self, facts: &[Event], now: Timestamp) -> Result<(), StoreError> {
+        for fact in facts {
+            if let Event::Warning { message } = fact {
+                tracing::warn!(being = %self.assignment.name, "{message}");
+            }
+        }
+        let state = self.being.state();
+        tokio::task::block_in_place(|| {
+            self.life.append(facts, state.cycle, now)?;
+            if self.life.wants_checkpoint() { self.life.checkpoint(state, now) } else { Ok(()) }
+        })
+    }
+
+    fn show(&self, phase: Phase) {
+        self.board.send_replace(Some(Snapshot::of(self.being.state(), phase, self.last_report.clone())));
+    }
+
+    /// Notes the end of a cycle.
+    fn rested(&mut self, report: Report) -> Result<(), StoreError> {
+        tracing::info!(being = %self.assignment.name, cycle = report.cycle, status = ?report.status, balance = %report.balance_usd, "cycle finished");
+        self.last_report = Some(report);
+        let now = self.ground.clock.now();
+        tokio::task::block_in_place(|| self.life.checkpoint(self.being.state(), now))
+    }
+
+    /// Waits until it is time for a cycle, or a command brings something else.
+    async fn wait(&mut self, woken: Option<Stopwatch>, commands: &mut mpsc::Receiver<Command>) -> Result<Waited, StoreError> {
+        loop {
+            let (phase, due) = self.due(woken);
+            self.show(phase);
+            if self.is_done(due, woken) {
+                return Ok(self.tell(Input::Stop)?.map_or(Waited::Wake, Waited::Next));
+            }
+            let command = match due {
+                Some(due) => match tokio::time::timeout_at(due, commands.recv()).await {
+                    Ok(command) => command,
+                    Err(_elapsed) => return Ok(Waited::Wake),
+                },
+                None => commands.recv().await,
+            };
+            match command {
+                Some(Command::Assign(assignment, reply)) => self.assign(*assignment, reply).await?,
+                Some(Command::Stop) | None => return Ok(self.tell(Input::Stop)?.map_or(Waited::Wake, Waited::Next)),
+            }
+        }
+    }
+
+    /// Why the being rests, and until when; `None` is until somebody acts.
+    fn due(&self, woken: Option<Stopwatch>) -> (Phase, Option<tokio::time::Instant>) {
+        let spec = &self.assignment.being;
+        if spec.paused {
+            return (Phase::Paused, None);
+        }
+        if !self.being.state().budget.is_solvent() && self.last_report.is_some() {
+            return (Phase::Exhausted, None);
+        }
+        if spec.cycle.limit.is_some_and(|limit| self.being.state().cycle >= limit) {
+            return (Phase::Finished, None);
+        }
+        let now = Stopwatch::start();
+        let due = woken.map_or_else(|| now.after(Duration::ZERO), |woken| woken.after(spec.cycle.every.as_duration()));
+        let left = due.saturating_duration_since(now.after(Duration::ZERO));
+        let until = self.ground.clock.now().checked_add(left).unwrap_or(Timestamp::MAX);
+        (Phase::Resting { until }, Some(due))
+    }
+
+    fn is_done(&self, due: Option<tokio::time::Instant>, woken: Option<Stopwatch>) -> bool {
+        match self.until {
+            Until::Stopped => false,
+            Until::Idle => due.is_none(),
+            Until::OneCycle => due.is_none() || woken.is_some(),
+        }
+    }
+
+    /// Carries an effect out while commands are heard. `None` when it was given up after a stop.
+    async fn beside<T>(
+        &mut self,
+        effect: impl Future<Output = T> + Send + use<T>,
+        phase: Phase,
+        commands: &mut mpsc::Receiver<Command>,
+    ) -> Result<Option<T>, StoreError> {
+        self.show(phase);
+        let mut effect = std::pin::pin!(effect);
+        let mut deadline = None;
+        loop {
+            let give_up = async {
+                match deadline {
+                    Some(deadline) => tokio::time::sleep_until(deadline).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                result = &mut effect => return Ok(Some(result)),
+                () = give_up => return Ok(None),
+                command = commands.recv() => match command {
+                    Some(Command::Assign(assignment, reply)) => self.assign(*assignment, reply).await?,
+                    Some(Command::Stop) if deadline.is_none() => {
+                        self.tell(Input::Stop)?;
+                        self.show(Phase::Stopping);
+                        deadline = Some(Stopwatch::start().after(GRACE));
+                    }
+                    Some(Command::Stop) | None => return Ok(None),
+                },
+            }
+        }
+    }
+
+    /// Takes an edit. Tools are built and checked before the old ones are let go; when that fails, all stays as it was.
+    async fn assign(&mut self, new: Assignment, reply: oneshot::Sender<Result<(), AnimateError>>) -> Result<(), StoreError> {
+        if new.needs_other_tools(&self.assignment) {
+            match Tools::build(&self.ground, &new, &self.being.state().identity.agent_id).await {
+                Ok(tools) => std::mem::replace(&mut self.tools, tools).las.stop(GRACE).await,
+                Err(error) => {
+                    drop(reply.send(Err(error)));
+                    return Ok(());
+                }
+            }
+        }
+        self.rules = new.rules(self.tools.toolbox.definitions());
+        let before = std::mem::replace(&mut self.assignment, new);
+        for edit in self.assignment.edits(Some(&before), self.being.state()) {
+            self.tell(edit)?;
+        }
+        drop(reply.send(Ok(())));
+        Ok(())
+    }
+
+    /// The future of one model call, and how long it took without the wait before it.
+    fn think(&self, request: ChatRequest, after: Span) -> (impl Future<Output = Result<Thought, ThinkError>> + Send + use<>, impl Fn() -> Span + use<>) {
+        let (ground, chain) = (Arc::clone(&self.ground), self.assignment.being.models.clone());
+        let agent = self.being.state().identity.agent_id.clone();
+        let watch = Stopwatch::start();
+        let think = async move {
+            tokio::time::sleep(after.as_duration()).await;
+            ground.models.complete(&agent, &chain, &request).await.map(thought).map_err(|error| think_error(&error))
+        };
+        (think, move || Span::from(watch.elapsed().as_duration().saturating_sub(after.as_duration())))
+    }
+
+    fn call(&self, call: ToolCall) -> impl Future<Output = crate::being::Outcome> + Send + use<> {
+        let (toolbox, mind) = (Arc::clone(&self.tools.toolbox), self.being.state().mind.clone());
+        let stamp = Stamp { id: self.ground.ids.next(), at: self.ground.clock.now() };
+        async move { toolbox.call(&call, &mind, stamp).await }
+    }
+}
+
+/// What ended a wait.
+enum Waited {
+    Wake,
+    Next(Effect),
+}
+
+fn thought(answer: model::Answer) -> Thought {
+    let passed_over = answer.passed_over.iter().map(|(model, error)| passed_over(model.as_str(), error)).collect();
+    Thought { completion: answer.completion, price: answer.price, passed_over }
+}
+
+fn passed_over(model: &str, error: &ModelError) -> ThinkError {
+    let error = think_error(error);
+    ThinkError { message: format!("model `{model}` did not answer: {}", error.message), ..error }
+}
+
+fn think_error(error: &ModelError) -> ThinkError {
+    let class = match error.class {
+        model::Class::Permanent => ThinkErrorClass::Permanent,
+        model::Class::Transient { retry_after } => ThinkErrorClass::Transient { retry_after },
+    };
+    let spent = error.spent.iter().map(|spent| (spent.usage, spent.price)).collect();
+    ThinkError { class, message: error.message.clone(), spent }
+}

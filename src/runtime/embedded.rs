@@ -1,0 +1,119 @@
+use std::{
+    collections::BTreeMap,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::sync::{OnceCell, watch};
+
+use crate::{
+    being::ChatRequest,
+    manifest::{ModelSpec, ProviderSpec},
+    model::{
+        ModelError, Provider, Thinking,
+        embedded::{Embedded, EmbeddedError, Sampling, pull},
+    },
+    vocab::Span,
+};
+
+/// The models of this process by file: each is fetched and loaded once, when it is first asked.
+#[derive(Clone)]
+pub struct Weights {
+    folder: PathBuf,
+    loaded: Arc<Mutex<BTreeMap<PathBuf, Arc<OnceCell<Embedded>>>>>,
+    pulling: watch::Sender<Option<Pulling>>,
+}
+
+/// How far a download of weights is, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Pulling {
+    pub done: u64,
+    pub total: u64,
+}
+
+impl Weights {
+    /// Weights that are kept in `folder`.
+    pub fn new(folder: PathBuf) -> Self {
+        Self { folder, loaded: Arc::default(), pulling: watch::channel(None).0 }
+    }
+
+    /// How far a download is; `None` while there is none.
+    pub fn pulling(&self) -> watch::Receiver<Option<Pulling>> {
+        self.pulling.subscribe()
+    }
+
+    /// The provider of one declared model. Nothing is read until it is asked.
+    pub fn provider(&self, spec: &ModelSpec) -> Arc<dyn Provider> {
+        let path = match &spec.provider {
+            ProviderSpec::Embedded { path: Some(path) } => path.clone(),
+            _ => pull::model_file(&self.folder),
+        };
+        let sampling = Sampling { max_tokens: spec.max_tokens, temperature_milli: spec.temperature_milli, seed: SEED };
+        Arc::new(Local { weights: self.clone(), path, sampling })
+    }
+
+    /// Fetches the default weights where they are missing, and loads `path`.
+    async fn load(&self, path: &Path) -> Result<Embedded, ModelError> {
+        let cell = Arc::clone(self.loaded.lock().unwrap_or_else(PoisonError::into_inner).entry(path.to_owned()).or_default());
+        let (weights, path) = (self.clone(), path.to_owned());
+        cell.get_or_try_init(|| async move {
+            let loaded = tokio::task::spawn_blocking(move || weights.load_now(&path)).await;
+            loaded.unwrap_or_else(|error| Err(ModelError::transient(format!("embedded: loading was cut off: {error}"), None)))
+        })
+        .await
+        .cloned()
+    }
+
+    fn load_now(&self, path: &Path) -> Result<Embedded, ModelError> {
+        if path == pull::model_file(&self.folder) {
+            self.pull_now()?;
+        }
+        Embedded::load(path, threads()).map_err(|error| ModelError::permanent(told(&error)))
+    }
+
+    /// Fetches the default weights into the folder; nothing is done where they are there already. Blocking.
+    pub fn pull_now(&self) -> Result<PathBuf, ModelError> {
+        let mut show = |progress: pull::Progress| {
+            self.pulling.send_replace(Some(Pulling { done: progress.done, total: progress.total }));
+        };
+        let pulled = pull::pull(&self.folder, &mut show);
+        self.pulling.send_replace(None);
+        pulled.map_err(|error| ModelError::transient(told(&error), Some(RETRY)))
+    }
+}
+
+/// After which time a download is tried again.
+const RETRY: Span = Span::from_secs(10);
+/// Where the luck of sampling starts: the same state gives the same answer.
+const SEED: u64 = 0;
+
+fn threads() -> NonZeroUsize {
+    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+/// An error with its causes, for a message.
+fn told(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(format!("embedded: {error}"), |told, cause| format!("{told}: {cause}"))
+}
+
+struct Local {
+    weights: Weights,
+    path: PathBuf,
+    sampling: Sampling,
+}
+
+impl Provider for Local {
+    fn complete<'a>(&'a self, request: &'a ChatRequest) -> Thinking<'a> {
+        Box::pin(async move {
+            let model = self.weights.load(&self.path).await?;
+            model.complete(request, self.sampling).await.map_err(|error| failed(&error))
+        })
+    }
+}
+
+fn failed(error: &EmbeddedError) -> ModelError {
+    ModelError::permanent(told(error))
+}
+

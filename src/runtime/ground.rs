@@ -1,0 +1,68 @@
+use std::{collections::BTreeMap, path::PathBuf, sync::OnceLock};
+
+use super::{Assignment, Clock, Ids};
+use crate::{being::Identity, model::Models, store::Home, vocab::Digest};
+
+/// What all beings of one process stand on.
+#[derive(Debug)]
+pub struct Ground {
+    pub home: Home,
+    pub models: Models,
+    pub clock: Clock,
+    pub ids: Ids,
+    /// This program's own binary: it is the Las and the supervisor too.
+    pub program: PathBuf,
+    /// The environment of the process, as it was read at its start.
+    pub env: BTreeMap<String, String>,
+    /// The digest of the program, computed when it is first asked for.
+    executable: OnceLock<Digest>,
+}
+
+impl Ground {
+    /// Puts the ground together.
+    pub const fn new(
+        home: Home,
+        models: Models,
+        (clock, ids): (Clock, Ids),
+        program: PathBuf,
+        env: BTreeMap<String, String>,
+    ) -> Self {
+        Self { home, models, clock, ids, program, env, executable: OnceLock::new() }
+    }
+
+    /// The identity of a newborn, where its operator declared nothing else.
+    pub fn pinned(&self, assignment: &Assignment) -> Identity {
+        let name = assignment.name.to_string();
+        let executable = self.executable.get_or_init(|| self.digest_of_program()).to_string();
+        let policy = serde_json::to_vec(assignment).unwrap_or_default();
+        Identity {
+            agent_id: self.ids.next().to_string(),
+            ticker: name.chars().filter(char::is_ascii_alphanumeric).take(6).collect::<String>().to_uppercase(),
+            agent_type: "general".to_owned(),
+            specialty: assignment.being.specialty.clone(),
+            role: "being".to_owned(),
+            environment: "local".to_owned(),
+            host: rustix::system::uname().nodename().to_str().map_or_else(|_| "unknown".to_owned(), plain),
+            workload_id: self.ids.next().to_string(),
+            workload_public_key: NO_KEY.to_owned(),
+            code_digest: executable.clone(),
+            executable_digest: executable,
+            policy_digest: Digest::of(&policy).to_string(),
+            policy_sequence: 0,
+            name,
+        }
+    }
+
+    fn digest_of_program(&self) -> Digest {
+        std::fs::read(&self.program).map_or_else(|_| Digest::of(&[]), |bytes| Digest::of(&bytes))
+    }
+}
+
+/// The public key of a workload that has none.
+const NO_KEY: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// A host's name with only the characters of an identifier.
+fn plain(host: &str) -> String {
+    let plain: String = host.chars().filter(|c| c.is_ascii_alphanumeric() || "-_.:".contains(*c)).take(128).collect();
+    if plain.is_empty() { "unknown".to_owned() } else { plain }
+}

@@ -1,0 +1,28 @@
+//! Beings that run: the driver performs what the pure machine of [`crate::being`] asks for, one task per being.
+//!
+//! **Flow.** [`animate()`] opens a being's life, its Las and its toolbox; [`Driver::run`] then steps it: facts are made durable, only then
+//! the effect is carried out, and its outcome is the next input. [`Unit`] keeps one being alive under a daemon: it starts it again with
+//! back-off, holds it when an operator must act, and hands edits to the living being.
+//!
+//! **Guarantees.** Nothing is asked of a model or a tool before the facts that lead to it are durable. A stop begins no new effect; one
+//! that is under way gets a grace and is then given up, which the journal says. A being whose journal can't be written ends.
+//!
+//! **Assumes** a multi-threaded tokio runtime: a commit blocks its thread for one `fdatasync`.
+
+mod animate;
+mod assignment;
+mod clock;
+mod driver;
+mod embedded;
+mod ground;
+mod snapshot;
+mod unit;
+
+pub use animate::{AnimateError, Start, animate};
+pub use assignment::Assignment;
+pub use clock::{Clock, Ids};
+pub use driver::{Command, Driver, Ended, Until};
+pub use embedded::{Pulling, Weights};
+pub use ground::Ground;
+pub use snapshot::{Phase, Snapshot};
+pub use unit::{Failure, Unit, UnitPhase, UnitView};

@@ -1,0 +1,62 @@
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    being::{AgentState, BeingStatus, Report},
+    vocab::{Timestamp, Usd},
+};
+
+/// What observers see of a living being, after each durable step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    pub phase: Phase,
+    pub status: BeingStatus,
+    pub agent_id: String,
+    pub cycle: u64,
+    pub current_model: String,
+    pub remaining: Usd,
+    pub earned: Usd,
+    pub spent: Usd,
+    pub total_tokens: u64,
+    pub updated_at: Timestamp,
+    /// How the last cycle of this process ended.
+    pub last_report: Option<Report>,
+}
+
+/// What a living being is doing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Phase {
+    /// A model is asked.
+    Thinking,
+    /// A tool is called.
+    Calling { tool: String },
+    /// It rests until the next cycle.
+    Resting { until: Timestamp },
+    /// It is paused by its operator.
+    Paused,
+    /// It has no money left.
+    Exhausted,
+    /// Its life reached the declared number of cycles.
+    Finished,
+    /// It is being stopped.
+    Stopping,
+}
+
+impl Snapshot {
+    /// Looks at a being.
+    pub fn of(state: &AgentState, phase: Phase, last_report: Option<Report>) -> Self {
+        Self {
+            phase,
+            status: state.status,
+            agent_id: state.identity.agent_id.clone(),
+            cycle: state.cycle,
+            current_model: state.mind.current_model.clone(),
+            remaining: state.budget.remaining,
+            earned: state.budget.earned,
+            spent: state.budget.api_spent + state.budget.instance_spent,
+            total_tokens: state.budget.total_tokens,
+            updated_at: state.updated_at,
+            last_report,
+        }
+    }
+}
