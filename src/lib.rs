@@ -5,5 +5,7 @@
 
 pub mod being;
 pub mod manifest;
+pub mod model;
 pub mod surface;
+pub mod tool;
 pub mod vocab;
