@@ -90,7 +90,17 @@ impl Outcome {
     }
 
     const fn new(status: Status, content: Value, error_code: Option<String>) -> Self {
-        Self { status, content, error_code, chat_id: None, message_id: None, change: None, revenue: None, screened: None, warning: None }
+        Self {
+            status,
+            content,
+            error_code,
+            chat_id: None,
+            message_id: None,
+            change: None,
+            revenue: None,
+            screened: None,
+            warning: None,
+        }
     }
 }
 

@@ -49,7 +49,10 @@ mod tests {
             declared.iter().find(|declared| declared.as_str() == name).map(|name| (name, kind))
         };
         let routes = routes(&names, wanted, find);
-        routes.iter().map(|route| format!("{}{}", route.model, route.served.map(|name| format!(" as {name}")).unwrap_or_default())).collect()
+        routes
+            .iter()
+            .map(|route| format!("{}{}", route.model, route.served.map(|name| format!(" as {name}")).unwrap_or_default()))
+            .collect()
     }
 
     #[test]
@@ -60,7 +63,10 @@ mod tests {
 
     #[test]
     fn a_selector_is_asked_of_the_gateways_and_the_others_stay_behind_them() {
-        assert_eq!(order(&["gpt", "gate", "smol", "gate2"], "task:poem"), ["gate as task:poem", "gate2 as task:poem", "gpt", "smol"]);
+        assert_eq!(
+            order(&["gpt", "gate", "smol", "gate2"], "task:poem"),
+            ["gate as task:poem", "gate2 as task:poem", "gpt", "smol"]
+        );
         assert_eq!(order(&["gpt", "smol"], "any"), ["gpt", "smol"]);
     }
 

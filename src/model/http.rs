@@ -74,7 +74,8 @@ impl Http {
 fn build(loopback: bool) -> Result<Client, reqwest::Error> {
     // Someone else may have installed a provider already; either serves.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let builder = Client::builder().redirect(redirect::Policy::none()).retry(reqwest::retry::never()).connect_timeout(CONNECT_TIMEOUT);
+    let builder =
+        Client::builder().redirect(redirect::Policy::none()).retry(reqwest::retry::never()).connect_timeout(CONNECT_TIMEOUT);
     if loopback { builder.no_proxy().build() } else { builder.build() }
 }
 

@@ -32,7 +32,8 @@ mod provider;
 
 #[cfg(test)]
 #[path = "../../tests/support/openai.rs"]
-#[expect(dead_code, reason = "the end-to-end tests use the rest")]
+#[expect(dead_code, unreachable_pub, reason = "the end-to-end tests share the file and use the rest")]
 mod scripted;
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests prepare files as anyone could")]
 mod tests;

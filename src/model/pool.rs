@@ -183,7 +183,13 @@ impl Door {
         }
     }
 
-    async fn complete(&self, models: &Models, agent: &str, request: &ChatRequest, served: Option<&str>) -> Result<Completion, ModelError> {
+    async fn complete(
+        &self,
+        models: &Models,
+        agent: &str,
+        request: &ChatRequest,
+        served: Option<&str>,
+    ) -> Result<Completion, ModelError> {
         let _slot = self.within("free slot", async { self.slots.acquire().await.map_err(|_| closed()) }).await?;
         match &self.behind {
             Behind::Local(provider) => self.within("answer", provider.complete(request)).await,

@@ -24,7 +24,11 @@ pub struct Secret(String);
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     #[error("secret file: cannot read {path}")]
-    Unreadable { path: PathBuf, #[source] source: io::Error },
+    Unreadable {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("secret file: not a regular file: {0}")]
     NotRegular(PathBuf),
     #[error("secret file: {0} is empty")]
@@ -105,13 +109,16 @@ fn file(path: &Path) -> Result<Secret, SecretError> {
     match (read, text.trim()) {
         (Err(error), _) if error.kind() == io::ErrorKind::InvalidData => Err(SecretError::NotText(path.to_owned())),
         (Err(error), _) => Err(unreadable(error)),
-        (Ok(size), _) if u64::try_from(size).is_ok_and(|size| size > MAX_SECRET_BYTES) => Err(SecretError::NotText(path.to_owned())),
+        (Ok(size), _) if u64::try_from(size).is_ok_and(|size| size > MAX_SECRET_BYTES) => {
+            Err(SecretError::NotText(path.to_owned()))
+        }
         (Ok(_), "") => Err(SecretError::Empty(path.to_owned())),
         (Ok(_), secret) => Ok(Secret(secret.to_owned())),
     }
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests prepare files as anyone could")]
 mod tests {
     use super::*;
 

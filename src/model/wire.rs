@@ -128,8 +128,8 @@ pub(super) fn read(bytes: &[u8], model: &str, dialect: Dialect) -> Result<Comple
     let breach = |message: String| Breach { message, usage: counted };
     let usage = usage(&value).map_err(|message| breach(message.into()))?;
     let response = Response::deserialize(value).map_err(|error| breach(shapeless(&error)))?;
-    let [choice] = <[Choice; 1]>::try_from(response.choices)
-        .map_err(|_| breach("response must contain exactly one choice".into()))?;
+    let [choice] =
+        <[Choice; 1]>::try_from(response.choices).map_err(|_| breach("response must contain exactly one choice".into()))?;
     let calls = choice.message.tool_calls.unwrap_or_default();
     let finish = finish(choice.finish_reason.as_deref(), !calls.is_empty(), dialect).map_err(breach)?;
     let tool_calls = tool_calls(calls).map_err(|message| breach(message.into()))?;
@@ -201,7 +201,8 @@ pub(super) fn listed(bytes: &[u8]) -> Result<Vec<String>, String> {
     struct Item {
         id: String,
     }
-    let list: List = serde_json::from_slice(bytes).map_err(|error| format!("model list cannot be read: {}", cut(&error.to_string())))?;
+    let list: List =
+        serde_json::from_slice(bytes).map_err(|error| format!("model list cannot be read: {}", cut(&error.to_string())))?;
     Ok(list.data.into_iter().map(|item| item.id).collect())
 }
 
@@ -210,5 +211,6 @@ fn cut(text: &str) -> String {
 }
 
 #[cfg(test)]
+#[expect(clippy::needless_pass_by_value, reason = "helpers take what `json!` makes")]
 #[path = "wire_tests.rs"]
 mod tests;

@@ -4,11 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::{
-    being::Price,
-    manifest::ProviderSpec,
-    vocab::Span,
-};
+use crate::{being::Price, manifest::ProviderSpec, vocab::Span};
 
 fn answer() -> Value {
     json!({
@@ -73,7 +69,7 @@ fn a_breach_of_the_protocol_is_told_in_the_words_of_the_reference_and_charged() 
         (with("/usage/total_tokens", json!(6)), "usage total does not match prompt plus completion (5)"),
         (calling(json!([one, one]), "tool_calls"), "tool call ids are not unique (5)"),
         (calling(json!([call("", json!("{}"))]), "tool_calls"), "a tool call has no usable id or name (5)"),
-        (calling(json!(vec![one; 129]), "tool_calls"), "response asks for more than 128 tool calls (5)"),
+        (calling(json!(vec![one.clone(); 129]), "tool_calls"), "response asks for more than 128 tool calls (5)"),
     ] {
         assert_eq!(told(&answer, Dialect::Brama), message);
     }
@@ -98,7 +94,10 @@ fn an_answer_whose_cost_is_unknown_is_refused() {
         assert!(told(&with(pointer, value), Dialect::OpenAi).starts_with("response does not count its tokens"), "{pointer}");
     }
     assert!(told(&with("/usage/total_tokens", json!(0)), Dialect::Brama).starts_with("Stop"), "a zero total is filled in");
-    assert_eq!(read(with("/usage/total_tokens", json!(0)).to_string().as_bytes(), "m", Dialect::Brama).unwrap().usage, Usage::new(3, 2));
+    assert_eq!(
+        read(with("/usage/total_tokens", json!(0)).to_string().as_bytes(), "m", Dialect::Brama).unwrap().usage,
+        Usage::new(3, 2)
+    );
 }
 
 #[test]

@@ -49,7 +49,8 @@ fn a_string_with_a_secret_or_a_path_is_refused() {
         ("/srv/ada2/x", "absolute_path"),
     ] {
         assert_eq!(told(json!({ "t": [text] })), format!("{rule} at $.t[0]"), "{text}");
-        assert_eq!(told(json!({ text: 1 })), format!("{rule} at $.?"), "{text}");
+        let key = text.replace("passwd", "hosts");
+        assert_eq!(told(json!({ key: 1 })), format!("{rule} at $.?"), "{text}");
     }
     for text in ["-----BEGIN CERTIFICATE-----", "and/or", "http://a/b", "./notes.txt", "1/2", "", "ä"] {
         assert!(told(json!({ "t": text })).starts_with("passes"), "{text}");
@@ -127,7 +128,12 @@ fn any_value() -> impl Strategy<Value = Value> {
         "[ -~]{0,12}",
         any::<String>(),
     ];
-    let leaf = prop_oneof![Just(Value::Null), any::<bool>().prop_map(Value::from), any::<i64>().prop_map(Value::from), word.clone().prop_map(Value::from)];
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        word.clone().prop_map(Value::from)
+    ];
     leaf.prop_recursive(11, 48, 4, move |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),

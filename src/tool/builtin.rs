@@ -140,18 +140,14 @@ impl Ask {
     pub(super) fn read(tool: Builtin, arguments: &Map<String, Value>) -> Result<Self, BadArgument> {
         let text = |key, limit, lines| text(arguments, key, limit, lines);
         Ok(match tool {
-            Builtin::Remember => {
-                Self::Remember { kind: text("kind", 64, Lines::One)?, text: text("text", 16_384, Lines::Many)? }
-            }
+            Builtin::Remember => Self::Remember { kind: text("kind", 64, Lines::One)?, text: text("text", 16_384, Lines::Many)? },
             Builtin::Recall => Self::Recall { query: text("query", 1_024, Lines::Many)? },
             Builtin::SetPrompt => Self::SetPrompt { prompt: text("prompt", 65_536, Lines::Many)? },
             Builtin::AddRule => Self::AddRule { rule: text("rule", 4_096, Lines::Many)? },
             Builtin::AddLearning => Self::AddLearning { learning: text("learning", 8_192, Lines::Many)? },
             Builtin::SwitchModel => Self::SwitchModel { model: text("model", MAX_MODEL_BYTES, Lines::One)? },
             Builtin::ReadFile => Self::ReadFile { path: text("path", MAX_PATH_BYTES, Lines::One)? },
-            Builtin::WriteFile => {
-                Self::WriteFile { path: text("path", MAX_PATH_BYTES, Lines::One)?, content: content(arguments)? }
-            }
+            Builtin::WriteFile => Self::WriteFile { path: text("path", MAX_PATH_BYTES, Lines::One)?, content: content(arguments)? },
         })
     }
 }
@@ -169,7 +165,7 @@ fn content(arguments: &Map<String, Value>) -> Result<String, BadArgument> {
     if fits { Ok(content.to_owned()) } else { Err(BadArgument("content")) }
 }
 
-const fn is_forbidden(c: char, lines: Lines) -> bool {
+fn is_forbidden(c: char, lines: Lines) -> bool {
     c.is_control() && !(matches!(c, '\n' | '\t') && matches!(lines, Lines::Many))
 }
 
@@ -310,9 +306,8 @@ mod tests {
 
     #[test]
     fn what_an_operator_disarmed_is_not_there() {
-        let armed = |memory, files| {
-            Builtin::armed(CapabilitySpec { memory, files, children: true }).map(Builtin::name).collect::<Vec<_>>()
-        };
+        let armed =
+            |memory, files| Builtin::armed(CapabilitySpec { memory, files, children: true }).map(Builtin::name).collect::<Vec<_>>();
         assert_eq!(armed(true, true).len(), 8);
         assert!(!armed(false, true).iter().any(|name| name.contains("memory")));
         assert!(!armed(true, false).iter().any(|name| name.contains("file")));

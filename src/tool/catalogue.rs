@@ -7,12 +7,7 @@ use jsonschema::Validator;
 use serde_json::{Map, Value};
 
 use super::builtin::{self, Builtin};
-use crate::{
-    being::ToolDefinition,
-    manifest::CapabilitySpec,
-    surface::RemoteTool,
-    vocab::Name,
-};
+use crate::{being::ToolDefinition, manifest::CapabilitySpec, surface::RemoteTool, vocab::Name};
 
 /// How many tools one being may be shown.
 const MAX_TOOLS: usize = 1_024;
@@ -61,7 +56,9 @@ pub(super) struct Catalogue {
 
 impl Catalogue {
     pub(super) fn new(remote: Vec<RemoteTool>, capabilities: CapabilitySpec, required: &[Name]) -> Result<Self, CatalogueError> {
-        if let Some(missing) = required.iter().find(|surface| !remote.iter().any(|tool| surface_of(&tool.name) == Some(surface.as_str()))) {
+        if let Some(missing) =
+            required.iter().find(|surface| !remote.iter().any(|tool| surface_of(&tool.name) == Some(surface.as_str())))
+        {
             return Err(CatalogueError::RequiredSurface(missing.clone()));
         }
         let remote = remote.into_iter().map(|tool| {
@@ -126,7 +123,7 @@ impl Entry {
         let Some(error) = self.check.iter_errors(&arguments).next() else { return Ok(()) };
         let place: String = error.instance_path().to_string().split('/').skip(1).map(|step| format!(".{step}")).collect();
         let told: String = error.masked().to_string().chars().take(MAX_TOLD).collect();
-        Err(format!("arguments{place} breaks the rule `{}` of the tool's schema: {told}", error.keyword()))
+        Err(format!("arguments{place} breaks the rule `{}` of the tool's schema: {told}", error.kind().keyword()))
     }
 }
 
@@ -185,7 +182,9 @@ mod tests {
 
     #[test]
     fn a_schema_that_cannot_be_held_to_fails_boot() {
-        for schema in [json!({ "type": 5 }), json!({ "$ref": "https://example.com/x.json" }), json!({ "$ref": "file:///etc/x.json" })] {
+        for schema in
+            [json!({ "type": 5 }), json!({ "$ref": "https://example.com/x.json" }), json!({ "$ref": "file:///etc/x.json" })]
+        {
             let told = refusal(vec![tool("a__b", schema)]);
             assert!(told.starts_with("tool: tool schema cannot be used: a__b: "), "{told}");
         }
@@ -207,7 +206,8 @@ mod tests {
 
     #[test]
     fn a_wrong_argument_is_told_by_place_and_rule() {
-        let schema = json!({ "type": "object", "properties": { "a": { "type": "array", "items": { "maximum": 3 } } }, "required": ["a"] });
+        let schema =
+            json!({ "type": "object", "properties": { "a": { "type": "array", "items": { "maximum": 3 } } }, "required": ["a"] });
         let catalogue = Catalogue::new(vec![tool("x__y", schema)], ALL, &[]).unwrap();
         let check = |arguments: Value| catalogue.get("x__y").unwrap().check(arguments.as_object().unwrap());
         assert_eq!(check(json!({ "a": [1] })), Ok(()));

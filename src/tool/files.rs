@@ -11,7 +11,10 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fchmod, fstat, mkdirat, openat, openat2, readlinkat, renameat, statat, unlinkat},
+    fs::{
+        AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fchmod, fstat, mkdirat, openat, openat2, readlinkat, renameat, statat,
+        unlinkat,
+    },
     io::Errno,
 };
 use uuid::Uuid;
@@ -73,7 +76,9 @@ impl Workspace {
         let file = root.open_beneath(&steps.join("/"), flags)?;
         let stat = fstat(&file)?;
         let limit = u64::try_from(MAX_FILE_BYTES).unwrap_or(u64::MAX);
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || u64::try_from(stat.st_size).is_ok_and(|size| size > limit) {
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile
+            || u64::try_from(stat.st_size).is_ok_and(|size| size > limit)
+        {
             return Err(FileError::NotRegular);
         }
         let mut bytes = Vec::new();
@@ -91,7 +96,9 @@ impl Workspace {
         let Some((name, folders)) = steps.split_last() else { return Err(FileError::Boundary) };
         let folder = Root::open(self)?.make_folders(folders)?;
         let mode = match statat(&folder, *name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => Some(Mode::from_raw_mode(stat.st_mode & 0o777)),
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
+                Some(Mode::from_raw_mode(stat.st_mode & 0o777))
+            }
             Ok(_) => return Err(FileError::BadDestination),
             Err(Errno::NOENT) => None,
             Err(errno) => return Err(errno.into()),
@@ -193,5 +200,6 @@ fn real_path(file: impl AsFd) -> Result<PathBuf, FileError> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests prepare files as anyone could")]
 #[path = "files_tests.rs"]
 mod tests;

@@ -80,7 +80,9 @@ fn no_path_leads_out_of_the_workspace() {
     symlink("../elsewhere", place.at("ws/dangling")).unwrap();
     let before = place.everything();
     let secret = place.at("secret").display().to_string();
-    for path in ["../secret", "inner/../../secret", &secret, "/", "..", ".", "./.", "up/secret", "link", "absolute", "magic/etc/hostname"] {
+    for path in
+        ["../secret", "inner/../../secret", &secret, "/", "..", ".", "./.", "up/secret", "link", "absolute", "magic/etc/hostname"]
+    {
         assert_eq!(place.read(path), "Boundary", "{path}");
     }
     for path in ["../x", "/tmp/x", "up/x", "up/new/x", "magic/tmp/x", "a/../../x"] {

@@ -79,7 +79,10 @@ fn stays_inside(path: &str) -> bool {
     let end = path.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '\\')).unwrap_or(path.len());
     let path = path.get(..end).unwrap_or(path).to_ascii_lowercase().replace("%2e", ".");
     let steps = path.split('/').filter(|step| !matches!(*step, "" | "."));
-    steps.map(|step| if step == ".." { -1_i64 } else { 1 }).scan(0, |depth, step| Some((*depth += step, *depth).1)).all(|depth| depth >= 0)
+    steps
+        .map(|step| if step == ".." { -1_i64 } else { 1 })
+        .scan(0, |depth, step| Some((*depth += step, *depth).1))
+        .all(|depth| depth >= 0)
 }
 
 #[cfg(test)]

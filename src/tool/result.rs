@@ -64,10 +64,8 @@ fn join(items: Vec<Value>) -> Value {
 }
 
 fn summary(item: &Value) -> Value {
-    let kind = match item.get("type").and_then(Value::as_str) {
-        Some(kind @ ("image" | "audio" | "resource" | "resource_link")) => kind,
-        _ => "unknown",
-    };
+    let kind = item.get("type").and_then(Value::as_str);
+    let kind = kind.filter(|kind| matches!(*kind, "image" | "audio" | "resource" | "resource_link")).unwrap_or("unknown");
     let data = item.get("data").or_else(|| item.pointer("/resource/blob")).and_then(Value::as_str);
     json!({ "type": kind, "bytes": data.map(decoded_length) })
 }
@@ -95,7 +93,10 @@ mod tests {
     #[test]
     fn texts_are_joined_and_of_blobs_only_kind_and_size_is_kept() {
         let content = |items: Value| read(json!({ "content": items })).content;
-        let (one, two) = (json!({ "type": "text", "text": "one" }), json!({ "type": "resource", "resource": { "uri": "file:///x", "text": "two" } }));
+        let (one, two) = (
+            json!({ "type": "text", "text": "one" }),
+            json!({ "type": "resource", "resource": { "uri": "file:///x", "text": "two" } }),
+        );
         let image = json!({ "type": "image", "data": "aGVsbG8=", "mimeType": "image/png" });
         assert_eq!(content(json!([one, two])), json!("one\ntwo"));
         assert_eq!(content(json!([one, image])), json!({ "text": "one", "attachments": [{ "type": "image", "bytes": 5 }] }));

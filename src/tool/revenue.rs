@@ -27,7 +27,7 @@ pub enum RevenueError {
 /// Finds what a successful call of a trusted tool earned (SPEC §5). `result` has passed the output boundary.
 ///
 /// What the arguments said is no evidence: a subtree or a figure that repeats one of theirs is skipped.
-pub fn earned(tool: &str, arguments: &Map<String, Value>, result: &Value) -> Result<Option<Revenue>, RevenueError> {
+pub(super) fn earned(tool: &str, arguments: &Map<String, Value>, result: &Value) -> Result<Option<Revenue>, RevenueError> {
     if !FIGURES.iter().any(|key| has(result, key)) {
         return Ok(None);
     }
@@ -171,6 +171,7 @@ fn unwrap(value: Value, levels: usize) -> Value {
 }
 
 #[cfg(test)]
+#[expect(clippy::needless_pass_by_value, reason = "helpers take what `json!` makes")]
 mod tests {
     use proptest::prelude::*;
     use serde_json::json;
@@ -209,7 +210,8 @@ mod tests {
 
     #[test]
     fn a_being_cannot_pay_itself_by_what_it_asks() {
-        let echoed = json!({ "parameters": { "revenue_usd": "100" }, "note": "{\"revenue_usd\": 7}", "list": [{ "revenue_usd": "8.0" }] });
+        let echoed =
+            json!({ "parameters": { "revenue_usd": "100" }, "note": "{\"revenue_usd\": 7}", "list": [{ "revenue_usd": "8.0" }] });
         for result in [
             json!({ "proposal": { "parameters": { "revenue_usd": "100" } } }),
             json!({ "revenue_usd": "100" }),

@@ -67,7 +67,10 @@ impl fmt::Debug for Toolbox {
 
 impl fmt::Debug for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Parts").field("capabilities", &self.capabilities).field("workspace", &self.workspace).finish_non_exhaustive()
+        f.debug_struct("Parts")
+            .field("capabilities", &self.capabilities)
+            .field("workspace", &self.workspace)
+            .finish_non_exhaustive()
     }
 }
 
@@ -94,7 +97,7 @@ impl Toolbox {
         let (tool, text) = (call.function.name.as_str(), call.function.arguments.as_str());
         let (entry, arguments) = match self.prepare(tool, text) {
             Ok(ready) => ready,
-            Err(refused) => return self.told(tool, refused, Boundary::Redact),
+            Err(refused) => return self.told(tool, *refused, Boundary::Redact),
         };
         match entry.origin {
             Origin::Builtin(builtin) => {
@@ -106,15 +109,15 @@ impl Toolbox {
     }
 
     /// Everything that can be refused before a tool is reached.
-    fn prepare(&self, tool: &str, text: &str) -> Result<(&Entry, Map<String, Value>), Outcome> {
-        let invalid = |message: String| Outcome::failed(INVALID_ARGUMENTS, message);
+    fn prepare(&self, tool: &str, text: &str) -> Result<(&Entry, Map<String, Value>), Box<Outcome>> {
+        let invalid = |message: String| Box::new(Outcome::failed(INVALID_ARGUMENTS, message));
         let arguments = match serde_json::from_str(text) {
             Ok(Value::Object(arguments)) => arguments,
             Ok(_) => return Err(invalid("tool arguments must be a JSON object".into())),
             Err(error) => return Err(invalid(format!("invalid JSON arguments: {error}"))),
         };
         let entry = self.catalogue.get(tool);
-        let entry = entry.ok_or_else(|| Outcome::failed("unknown_tool", "tool is not in the current catalog"))?;
+        let entry = entry.ok_or_else(|| Box::new(Outcome::failed("unknown_tool", "tool is not in the current catalog")))?;
         entry.check(&arguments).map_err(invalid)?;
         Ok((entry, arguments))
     }
@@ -251,5 +254,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, FileError>
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests prepare files as anyone could")]
+#[expect(clippy::needless_pass_by_value, reason = "helpers take what `json!` makes")]
 #[path = "toolbox_tests.rs"]
 mod tests;

@@ -103,11 +103,12 @@ impl Reply {
 
     /// A completion with any message and finish reason; it counts 10 and 5 tokens.
     pub fn completion(message: Value, finish_reason: &str) -> Self {
+        let mut choice = json!({ "index": 0, "finish_reason": finish_reason });
+        choice["message"] = message;
         Self::json(
             200,
             &json!({
-                "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "scripted",
-                "choices": [{ "index": 0, "message": message, "finish_reason": finish_reason }],
+                "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "scripted", "choices": [choice],
                 "usage": { "prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15 },
             }),
         )
@@ -207,7 +208,9 @@ impl Server {
     /// Starts a server that plays a list of replies once, and answers what comes after them with a 400.
     pub fn play(replies: impl IntoIterator<Item = Reply>) -> Self {
         let replies: Mutex<VecDeque<Reply>> = Mutex::new(replies.into_iter().collect());
-        Self::start(move |_| replies.lock().expect("no panic").pop_front().unwrap_or_else(|| Reply::error(400, "the script is used up")))
+        Self::start(move |_| {
+            replies.lock().expect("no panic").pop_front().unwrap_or_else(|| Reply::error(400, "the script is used up"))
+        })
     }
 
     /// The `base_url` for a manifest, `/v1` included.
@@ -226,6 +229,7 @@ impl Server {
     }
 
     /// Waits until so many requests came, and fails the test when they do not come in time.
+    #[expect(clippy::disallowed_methods, reason = "a deadline of a test")]
     pub fn wait_for(&self, count: usize, deadline: Duration) -> Vec<Seen> {
         let until = Instant::now() + deadline;
         let mut seen = self.shared.seen.lock().expect("no panic");
@@ -286,7 +290,8 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     let _open = Open::new(&shared);
     let (head, body) = request.into_parts();
     let raw = axum::body::to_bytes(body, 64 * 1024 * 1024).await.expect("a body").to_vec();
-    let headers = head.headers.iter().map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
+    let headers =
+        head.headers.iter().map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
     let seen = {
         let mut all = shared.seen.lock().expect("no panic");
         let body = serde_json::from_slice(&raw).unwrap_or_default();
