@@ -19,6 +19,7 @@ mod chain;
 mod error;
 mod http;
 mod pool;
+mod provider;
 mod secret;
 mod sign;
 mod wire;
@@ -27,8 +28,6 @@ pub use error::{Class, ModelError, Spent};
 pub use pool::{Answer, Clock, Embed, Means, Models};
 pub use provider::{Provider, Thinking};
 pub use secret::{Environment, Secret, SecretError, Secrets};
-
-mod provider;
 
 #[cfg(test)]
 #[path = "../../tests/support/openai.rs"]

@@ -2,14 +2,18 @@ use std::{
     collections::BTreeMap,
     fmt,
     future::Future,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+    time::Duration,
 };
 
 use reqwest::{
     Method,
     header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue},
 };
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::timeout,
+};
 
 use super::{
     ModelError, Provider,
@@ -22,8 +26,11 @@ use super::{
 use crate::{
     being::{ChatRequest, Completion, Price},
     manifest::{ModelSpec, ProviderSpec, SecretSource},
-    vocab::{Name, Timestamp},
+    vocab::{Name, Span, Timestamp},
 };
+
+/// How long a request may wait for the ones before it.
+const MAX_QUEUED_FOR: Duration = Duration::from_secs(1_800);
 
 /// What tells the time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -147,7 +154,7 @@ impl Models {
         if failed.is_empty() { Ok(false) } else { Err(ModelError::of_chain(failed)) }
     }
 
-    fn doors(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<Name, Arc<Door>>> {
+    fn doors(&self) -> RwLockReadGuard<'_, BTreeMap<Name, Arc<Door>>> {
         self.doors.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -190,7 +197,7 @@ impl Door {
         request: &ChatRequest,
         served: Option<&str>,
     ) -> Result<Completion, ModelError> {
-        let _slot = self.within("free slot", async { self.slots.acquire().await.map_err(|_| closed()) }).await?;
+        let _slot = self.slot().await?;
         match &self.behind {
             Behind::Local(provider) => self.within("answer", provider.complete(request)).await,
             Behind::Remote(remote) => {
@@ -205,6 +212,12 @@ impl Door {
         }
     }
 
+    /// Waits in line. Whoever gave up would only come back behind everyone else, so the wait may be long.
+    async fn slot(&self) -> Result<SemaphorePermit<'_>, ModelError> {
+        let busy = || ModelError::transient(format!("no free slot within {}", Span::from(MAX_QUEUED_FOR)), None);
+        timeout(MAX_QUEUED_FOR, self.slots.acquire()).await.ok().and_then(Result::ok).ok_or_else(busy)
+    }
+
     /// The names that a gateway lists; nothing else lists any.
     async fn list(&self, models: &Models, agent: &str) -> Result<Vec<String>, ModelError> {
         let Behind::Remote(remote @ Remote { dialect: Dialect::Brama, .. }) = &self.behind else { return Ok(Vec::new()) };
@@ -217,10 +230,6 @@ impl Door {
         let late = |_| ModelError::transient(format!("no {what} within {}", self.spec.timeout), None);
         timeout(self.spec.timeout.as_duration(), work).await.map_err(late)?
     }
-}
-
-fn closed() -> ModelError {
-    ModelError::transient("the model was replaced", None)
 }
 
 impl Remote {

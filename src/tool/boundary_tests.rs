@@ -59,6 +59,7 @@ fn a_string_with_a_secret_or_a_path_is_refused() {
 
 #[test]
 fn the_limits_hold_to_the_byte_and_the_level() {
+    assert_eq!((MAX_RESULT_BYTES, MAX_RESULT_DEPTH), (65_536, 8));
     let text = "a".repeat(MAX_RESULT_BYTES - 2);
     assert!(told(json!(text)).starts_with("passes"));
     assert_eq!(told(json!(format!("{text}a"))), "oversize at $");

@@ -4,7 +4,7 @@ use std::{
 };
 
 use jsonschema::Validator;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::builtin::{self, Builtin};
 use crate::{being::ToolDefinition, manifest::CapabilitySpec, surface::RemoteTool, vocab::Name};
@@ -118,9 +118,8 @@ pub(super) fn surface_of(tool: &str) -> Option<&str> {
 
 impl Entry {
     /// Checks arguments against the tool's schema; what is wrong is told by place and rule, in words that pass the boundary.
-    pub(super) fn check(&self, arguments: &Map<String, Value>) -> Result<(), String> {
-        let arguments = Value::Object(arguments.clone());
-        let Some(error) = self.check.iter_errors(&arguments).next() else { return Ok(()) };
+    pub(super) fn check(&self, arguments: &Value) -> Result<(), String> {
+        let Some(error) = self.check.iter_errors(arguments).next() else { return Ok(()) };
         let place: String = error.instance_path().to_string().split('/').skip(1).map(|step| format!(".{step}")).collect();
         let told: String = error.masked().to_string().chars().take(MAX_TOLD).collect();
         Err(format!("arguments{place} breaks the rule `{}` of the tool's schema: {told}", error.kind().keyword()))
@@ -209,7 +208,7 @@ mod tests {
         let schema =
             json!({ "type": "object", "properties": { "a": { "type": "array", "items": { "maximum": 3 } } }, "required": ["a"] });
         let catalogue = Catalogue::new(vec![tool("x__y", schema)], ALL, &[]).unwrap();
-        let check = |arguments: Value| catalogue.get("x__y").unwrap().check(arguments.as_object().unwrap());
+        let check = |arguments: Value| catalogue.get("x__y").unwrap().check(&arguments);
         assert_eq!(check(json!({ "a": [1] })), Ok(()));
         let told = check(json!({ "a": [1, 9] })).unwrap_err();
         assert!(told.starts_with("arguments.a.1 breaks the rule `maximum` of the tool's schema: "), "{told}");

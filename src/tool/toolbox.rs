@@ -111,14 +111,15 @@ impl Toolbox {
     /// Everything that can be refused before a tool is reached.
     fn prepare(&self, tool: &str, text: &str) -> Result<(&Entry, Map<String, Value>), Box<Outcome>> {
         let invalid = |message: String| Box::new(Outcome::failed(INVALID_ARGUMENTS, message));
-        let arguments = match serde_json::from_str(text) {
-            Ok(Value::Object(arguments)) => arguments,
-            Ok(_) => return Err(invalid("tool arguments must be a JSON object".into())),
-            Err(error) => return Err(invalid(format!("invalid JSON arguments: {error}"))),
-        };
+        let arguments: Value = serde_json::from_str(text).map_err(|error| invalid(format!("invalid JSON arguments: {error}")))?;
+        let not_an_object = || invalid("tool arguments must be a JSON object".into());
+        if !arguments.is_object() {
+            return Err(not_an_object());
+        }
         let entry = self.catalogue.get(tool);
         let entry = entry.ok_or_else(|| Box::new(Outcome::failed("unknown_tool", "tool is not in the current catalog")))?;
         entry.check(&arguments).map_err(invalid)?;
+        let Value::Object(arguments) = arguments else { return Err(not_an_object()) };
         Ok((entry, arguments))
     }
 
@@ -165,8 +166,9 @@ impl Toolbox {
             return Outcome::failed(REMOTE_TOOL, "no surface is connected");
         };
         let (trusted, mode) = self.terms(tool);
-        match remote.call(tool, arguments.clone()).await {
-            Ok(raw) => self.answered(tool, result::read(raw), mode, trusted.then_some(&arguments)),
+        let asked = trusted.then(|| arguments.clone());
+        match remote.call(tool, arguments).await {
+            Ok(raw) => self.answered(tool, result::read(raw), mode, asked.as_ref()),
             Err(CallError::Failed { code, message }) => self.told(tool, Outcome::failed(code, message), Boundary::Redact),
             Err(CallError::Indeterminate { message }) => self.told(tool, Outcome::indeterminate("mcp", message), Boundary::Redact),
         }
