@@ -1,5 +1,3 @@
-use std::collections::HashSet;
-
 use serde_json::{Map, Value};
 
 use crate::{
@@ -26,13 +24,13 @@ pub enum RevenueError {
 
 /// Finds what a successful call of a trusted tool earned (SPEC §5). `result` has passed the output boundary.
 ///
-/// What the arguments said is no evidence: a subtree or a figure that repeats one of theirs is skipped.
+/// What the arguments said is no evidence: a figure that repeats one of theirs, wherever it stands and however it is written, is
+/// skipped, and with it every subtree that repeats an argument.
 pub(super) fn earned(tool: &str, arguments: &Map<String, Value>, result: &Value) -> Result<Option<Revenue>, RevenueError> {
     if !FIGURES.iter().any(|key| has(result, key)) {
         return Ok(None);
     }
-    let said = unwrap(Value::Object(arguments.clone()), MAX_UNWRAPPED);
-    let echo = Echo::of(&said);
+    let echo = Echo::of(&unwrap(Value::Object(arguments.clone()), MAX_UNWRAPPED));
     for key in FIGURES {
         let mut around = Vec::new();
         let Some(amount) = find(result, key, &echo, &mut around) else { continue };
@@ -59,10 +57,7 @@ fn has(value: &Value, key: &str) -> bool {
 }
 
 /// Finds the first figure that is no echo, depth first. `around` then holds the objects that enclose it, outermost first.
-fn find<'v>(value: &'v Value, key: &str, echo: &Echo<'_>, around: &mut Vec<&'v Map<String, Value>>) -> Option<Usd> {
-    if echo.repeats(value) {
-        return None;
-    }
+fn find<'v>(value: &'v Value, key: &str, echo: &Echo, around: &mut Vec<&'v Map<String, Value>>) -> Option<Usd> {
     match value {
         Value::Array(items) => items.iter().find_map(|item| find(item, key, echo, around)),
         Value::Object(map) => {
@@ -118,38 +113,29 @@ fn id(value: &Value) -> Option<String> {
     }
 }
 
-/// What the arguments of a call said.
-struct Echo<'a> {
-    subtrees: HashSet<&'a Value>,
-    /// Figures by key; `None` is one that could not be read, which spoils its key.
-    figures: Vec<(&'a str, Option<Usd>)>,
+/// The figures that the arguments of a call named. Whatever repeats a subtree of theirs repeats its figures.
+struct Echo {
+    /// By key; `None` is a figure that could not be read, which spoils its key.
+    figures: Vec<(&'static str, Option<Usd>)>,
 }
 
-impl<'a> Echo<'a> {
-    fn of(arguments: &'a Value) -> Self {
-        let mut echo = Self { subtrees: HashSet::new(), figures: Vec::new() };
+impl Echo {
+    fn of(arguments: &Value) -> Self {
+        let mut echo = Self { figures: Vec::new() };
         echo.collect(arguments);
         echo
     }
 
-    fn collect(&mut self, value: &'a Value) {
+    fn collect(&mut self, value: &Value) {
         match value {
-            Value::Object(map) if !map.is_empty() => {
-                self.subtrees.insert(value);
-                let figures = map.iter().filter(|(key, _)| FIGURES.contains(&key.as_str()));
-                self.figures.extend(figures.map(|(key, value)| (key.as_str(), amount(value))));
+            Value::Object(map) => {
+                let figures = FIGURES.into_iter().filter_map(|key| map.get(key).map(|value| (key, amount(value))));
+                self.figures.extend(figures);
                 map.values().for_each(|value| self.collect(value));
             }
-            Value::Array(items) if !items.is_empty() => {
-                self.subtrees.insert(value);
-                items.iter().for_each(|item| self.collect(item));
-            }
+            Value::Array(items) => items.iter().for_each(|item| self.collect(item)),
             _ => {}
         }
-    }
-
-    fn repeats(&self, value: &Value) -> bool {
-        (value.is_object() || value.is_array()) && self.subtrees.contains(value)
     }
 
     fn said(&self, key: &str, found: Usd) -> bool {
