@@ -1,10 +1,11 @@
 use std::{
+    collections::BTreeSet,
     fmt,
     fs::OpenOptions,
     io::{self, Read},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use rustix::fs::OFlags;
@@ -43,6 +44,8 @@ pub enum SecretError {
 #[derive(Clone)]
 pub struct Secrets {
     environment: Environment,
+    /// Files that others may read and that were warned of; no more than there are declared secrets.
+    warned: Arc<Mutex<BTreeSet<PathBuf>>>,
 }
 
 impl Secret {
@@ -72,7 +75,7 @@ impl fmt::Debug for Secrets {
 impl Secrets {
     /// Secrets of files and of these variables.
     pub fn new(environment: Environment) -> Self {
-        Self { environment }
+        Self { environment, warned: Arc::default() }
     }
 
     /// Reads one secret, without the white space around it.
@@ -80,8 +83,8 @@ impl Secrets {
         match source {
             SecretSource::Env(name) => self.variable(name),
             SecretSource::File(path) => {
-                let path = path.clone();
-                let read = tokio::task::spawn_blocking(move || file(&path)).await;
+                let (path, warned) = (path.clone(), Arc::clone(&self.warned));
+                let read = tokio::task::spawn_blocking(move || file(&path, &warned)).await;
                 read.unwrap_or_else(|error| Err(SecretError::Unreadable { path: PathBuf::new(), source: io::Error::other(error) }))
             }
         }
@@ -93,7 +96,7 @@ impl Secrets {
     }
 }
 
-fn file(path: &Path) -> Result<Secret, SecretError> {
+fn file(path: &Path, warned: &Mutex<BTreeSet<PathBuf>>) -> Result<Secret, SecretError> {
     let unreadable = |source| SecretError::Unreadable { path: path.to_owned(), source };
     let no_wait = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = OpenOptions::new().read(true).custom_flags(no_wait).open(path).map_err(unreadable)?;
@@ -101,7 +104,7 @@ fn file(path: &Path) -> Result<Secret, SecretError> {
     if !facts.is_file() {
         return Err(SecretError::NotRegular(path.to_owned()));
     }
-    if facts.mode() & 0o077 != 0 {
+    if facts.mode() & 0o077 != 0 && warned.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned()) {
         tracing::warn!(path = %path.display(), "secret file should be readable by its owner only; chmod 600 it");
     }
     let mut text = String::new();

@@ -1,4 +1,8 @@
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::{
+    os::unix::fs::{PermissionsExt, symlink},
+    sync::mpsc::sync_channel,
+    time::Duration,
+};
 
 use proptest::prelude::*;
 use rustix::fs::mknodat;
@@ -134,8 +138,11 @@ fn a_workspace_inside_the_state_directory_can_be_used_and_its_ledger_not() {
 fn what_is_no_regular_file_neither_hangs_nor_is_replaced() {
     let place = place();
     mknodat(CWD, place.at("ws/fifo"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    let (workspace, (sender, answer)) = (place.workspace.clone(), sync_channel(1));
+    std::thread::spawn(move || sender.send(matches!(workspace.read("fifo"), Err(FileError::NotRegular))));
+    assert_eq!(answer.recv_timeout(Duration::from_secs(20)), Ok(true), "a FIFO that nobody writes to is not waited for");
+    assert_eq!(place.read("inner"), "NotRegular");
     for path in ["fifo", "inner"] {
-        assert_eq!(place.read(path), "NotRegular", "{path}");
         assert_eq!(place.write(path), "BadDestination", "{path}");
     }
     assert_eq!(place.write("notes.txt/x"), "BadDestination");

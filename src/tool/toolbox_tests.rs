@@ -79,7 +79,7 @@ fn bench(answers: impl IntoIterator<Item = (&'static str, Result<Value, CallErro
 }
 
 impl Bench {
-    async fn call(&self, tool: &str, arguments: impl ToString) -> Outcome {
+    async fn call(&self, tool: &str, arguments: impl ToString + Send) -> Outcome {
         let stamp = Stamp { id: Uuid::from_u128(9), at: Timestamp::UNIX_EPOCH };
         let call = ToolCall::new("c", tool, arguments.to_string());
         self.toolbox.call(&call, &Mind::new("Be.".into(), "smol".into()), stamp).await
@@ -244,6 +244,13 @@ async fn each_tool_of_the_mind_answers_as_the_reference_says() {
         let changes = !matches!(tool, "singularity_memory_recall" | "singularity_file_write" | "singularity_file_read");
         assert_eq!(outcome.change.is_some(), changes, "{tool}");
     }
+}
+
+#[tokio::test]
+async fn a_call_can_be_carried_out_in_a_task_of_its_own() {
+    let bench = bench([("plain__x", text("ok"))]);
+    let task = tokio::spawn(async move { bench.call("plain__x", "{}").await });
+    assert_eq!(task.await.unwrap().content, json!("ok"));
 }
 
 #[tokio::test]
