@@ -52,5 +52,7 @@
 
 pub mod being;
 pub mod manifest;
+pub mod model;
 pub mod surface;
+pub mod tool;
 pub mod vocab;

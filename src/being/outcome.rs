@@ -42,6 +42,8 @@ pub struct Outcome {
     pub revenue: Option<Revenue>,
     /// The boundary rule that replaced the result, and where in it.
     pub screened: Option<String>,
+    /// What the operator should read in the journal beside the outcome.
+    pub warning: Option<String>,
 }
 
 /// Earned money with its evidence.
@@ -88,7 +90,17 @@ impl Outcome {
     }
 
     const fn new(status: Status, content: Value, error_code: Option<String>) -> Self {
-        Self { status, content, error_code, chat_id: None, message_id: None, change: None, revenue: None, screened: None }
+        Self {
+            status,
+            content,
+            error_code,
+            chat_id: None,
+            message_id: None,
+            change: None,
+            revenue: None,
+            screened: None,
+            warning: None,
+        }
     }
 }
 

@@ -1,0 +1,216 @@
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    being::{ChatMessage, ChatRequest, Completion, Finish, Role, ToolCall, ToolDefinition, Usage},
+    manifest::ModelSpec,
+};
+
+/// Above it a count is taken for damage.
+const MAX_COUNTED_TOKENS: u64 = 1_000_000_000;
+const MAX_TOOL_CALLS: usize = 128;
+const MAX_ID_BYTES: usize = 256;
+/// How much of what a server wrote is told.
+const MAX_TOLD_CHARS: usize = 800;
+
+/// Which server's manner of chat completions is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// `tool_choice` is sent; calls under the finish reason `stop` are taken, for some servers write so.
+    OpenAi,
+    /// To the letter of the reference.
+    Brama,
+}
+
+/// An answer that breaks the protocol, and the tokens that it counted all the same.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Breach {
+    pub(super) message: String,
+    pub(super) usage: Option<Usage>,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    messages: Vec<Message<'a>>,
+    max_tokens: u32,
+    temperature: f64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<&'static str>,
+}
+
+/// A message as servers want it: an assistant's has `content`, even when that is null.
+#[derive(Serialize)]
+struct Message<'a> {
+    role: Role,
+    content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    tool_calls: &'a [ToolCall],
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    r#type: &'static str,
+    function: &'a ToolDefinition,
+}
+
+/// Writes a request; equal requests are equal to the byte, so that a server may know a prefix again.
+pub(super) fn body(request: &ChatRequest, model: &str, spec: &ModelSpec, dialect: Dialect) -> Result<Vec<u8>, serde_json::Error> {
+    let tools: Vec<Tool<'_>> = request.tools.iter().map(|function| Tool { r#type: "function", function }).collect();
+    let tool_choice = (dialect == Dialect::OpenAi && !tools.is_empty()).then_some("auto");
+    serde_json::to_vec(&Body {
+        model,
+        messages: request.messages.iter().map(message).collect(),
+        max_tokens: spec.max_tokens,
+        temperature: f64::from(spec.temperature_milli) / 1_000.0,
+        tools,
+        tool_choice,
+    })
+}
+
+fn message(message: &ChatMessage) -> Message<'_> {
+    let is_empty = message.content.is_none() && message.tool_calls.is_empty();
+    Message {
+        role: message.role,
+        content: if is_empty { Some("") } else { message.content.as_deref() },
+        tool_call_id: message.tool_call_id.as_deref(),
+        name: message.name.as_deref(),
+        tool_calls: &message.tool_calls,
+    }
+}
+
+#[derive(Deserialize)]
+struct Response {
+    #[serde(default)]
+    model: Option<String>,
+    choices: Vec<Choice>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    message: Said,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Said {
+    #[serde(default)]
+    content: Option<String>,
+    #[serde(default)]
+    tool_calls: Option<Vec<Asked>>,
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    id: String,
+    function: Function,
+}
+
+#[derive(Deserialize)]
+struct Function {
+    name: String,
+    arguments: String,
+}
+
+/// Reads a successful answer. `model` is the name that was asked for.
+pub(super) fn read(bytes: &[u8], model: &str, dialect: Dialect) -> Result<Completion, Breach> {
+    let shapeless = |error: &serde_json::Error| format!("response is not a chat completion: {}", cut(&error.to_string()));
+    let value: Value = serde_json::from_slice(bytes).map_err(|error| Breach { message: shapeless(&error), usage: None })?;
+    let counted = counted(&value);
+    let breach = |message: String| Breach { message, usage: counted };
+    let usage = usage(&value).map_err(|message| breach(message.into()))?;
+    let response = Response::deserialize(value).map_err(|error| breach(shapeless(&error)))?;
+    let [choice] =
+        <[Choice; 1]>::try_from(response.choices).map_err(|_| breach("response must contain exactly one choice".into()))?;
+    let calls = choice.message.tool_calls.unwrap_or_default();
+    let finish = finish(choice.finish_reason.as_deref(), !calls.is_empty(), dialect).map_err(breach)?;
+    let tool_calls = tool_calls(calls).map_err(|message| breach(message.into()))?;
+    let answered = response.model.filter(|name| !name.is_empty() && name.len() <= MAX_ID_BYTES);
+    let model = answered.unwrap_or_else(|| model.to_owned());
+    Ok(Completion { model, content: choice.message.content, tool_calls, finish, usage })
+}
+
+fn finish(reason: Option<&str>, has_calls: bool, dialect: Dialect) -> Result<Finish, String> {
+    match (reason, has_calls) {
+        (Some("stop"), false) => Ok(Finish::Stop),
+        (Some("stop"), true) if dialect == Dialect::OpenAi => Ok(Finish::ToolCalls),
+        (Some("stop"), true) => Err("stop finish reason with tool calls".into()),
+        (Some("tool_calls"), true) => Ok(Finish::ToolCalls),
+        (Some("tool_calls"), false) => Err("tool_calls finish reason without calls".into()),
+        (Some("length"), _) => Ok(Finish::Length),
+        (Some("content_filter"), _) => Ok(Finish::ContentFilter),
+        (reason, _) => Err(format!("unsupported finish reason: {}", cut(reason.unwrap_or("null")))),
+    }
+}
+
+fn tool_calls(asked: Vec<Asked>) -> Result<Vec<ToolCall>, &'static str> {
+    if asked.len() > MAX_TOOL_CALLS {
+        return Err("response asks for more than 128 tool calls");
+    }
+    if asked.iter().any(|call| !(1..=MAX_ID_BYTES).contains(&call.id.len()) || call.function.name.len() > MAX_ID_BYTES) {
+        return Err("a tool call has no usable id or name");
+    }
+    let ids: HashSet<&str> = asked.iter().map(|call| call.id.as_str()).collect();
+    if ids.len() < asked.len() {
+        return Err("tool call ids are not unique");
+    }
+    Ok(asked.into_iter().map(|call| ToolCall::new(call.id, call.function.name, call.function.arguments)).collect())
+}
+
+/// Reads and checks the tokens that an answer counts (SPEC §5).
+fn usage(answer: &Value) -> Result<Usage, &'static str> {
+    let Some(counted) = counted(answer) else {
+        return Err("response does not count its tokens, so that its cost is unknown; use a server that fills `usage`");
+    };
+    let total = answer.pointer("/usage/total_tokens").and_then(Value::as_u64).unwrap_or_default();
+    if total != 0 && total != counted.total_tokens {
+        return Err("usage total does not match prompt plus completion");
+    }
+    Ok(counted)
+}
+
+/// The tokens that any answer counts, be it otherwise right or wrong. Counts beyond belief are none.
+pub(super) fn counted(answer: &Value) -> Option<Usage> {
+    let count = |key| answer.get("usage")?.get(key)?.as_u64().filter(|count| *count <= MAX_COUNTED_TOKENS);
+    Some(Usage::new(count("prompt_tokens")?, count("completion_tokens")?))
+}
+
+/// What a server said with an error status: its message, or the beginning of its text.
+pub(super) fn refusal(status: u16, bytes: &[u8]) -> String {
+    let value: Option<Value> = serde_json::from_slice(bytes).ok();
+    let message = value.as_ref().and_then(|value| value.pointer("/error/message")).and_then(Value::as_str);
+    let told = message.map_or_else(|| cut(&String::from_utf8_lossy(bytes)), cut);
+    format!("HTTP {status}: {told}")
+}
+
+/// The model ids that a gateway lists.
+pub(super) fn listed(bytes: &[u8]) -> Result<Vec<String>, String> {
+    #[derive(Deserialize)]
+    struct List {
+        data: Vec<Item>,
+    }
+    #[derive(Deserialize)]
+    struct Item {
+        id: String,
+    }
+    let list: List =
+        serde_json::from_slice(bytes).map_err(|error| format!("model list cannot be read: {}", cut(&error.to_string())))?;
+    Ok(list.data.into_iter().map(|item| item.id).collect())
+}
+
+fn cut(text: &str) -> String {
+    text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_TOLD_CHARS).collect()
+}
+
+#[cfg(test)]
+#[expect(clippy::needless_pass_by_value, reason = "helpers take what `json!` makes")]
+#[path = "wire_tests.rs"]
+mod tests;

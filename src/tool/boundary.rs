@@ -1,0 +1,336 @@
+//! The output boundary (SPEC §7): the one gate between what a tool answers and everything else.
+//!
+//! # Guarantees
+//! - What passes has at most 64 KiB serialized and 8 levels, no key that names a secret, no NUL, no PEM private key and no
+//!   whitespace-delimited token that starts with `/` or `file://`, in values as well as in keys, and in JSON that hides in strings.
+//! - Paths inside the workspace are written relative to it first: `/srv/ada/notes.txt` and `file:///srv/ada/notes.txt` become
+//!   `./notes.txt`, `/srv/ada2` stays what it is and is then refused.
+//! - A [`Violation`] names the rule and the place, never the value.
+//!
+//! # Modes
+//! [`Boundary::Reject`] stops at the first violation. [`Boundary::Redact`] replaces only the offending leaf by
+//! `[redacted: <rule>]`; it rejects one thing only, a result that is too large as a whole, for that is no leaf's fault.
+//!
+//! # Assumptions
+//! The value was parsed by `serde_json`, so its nesting is finite; its size was bounded by whoever read it.
+//!
+//! # Cost
+//! One pass over the value, and one more over each string that looks like JSON.
+//!
+//! ```
+//! use serde_json::json;
+//! use singularity::{manifest::Boundary, tool::boundary::{Layout, screen}};
+//!
+//! let layout = Layout::of(["/srv/ada".as_ref()]);
+//! let passed = screen(json!({ "file": "/srv/ada/notes.txt" }), &layout, Boundary::Reject).unwrap();
+//! assert_eq!(passed.value, json!({ "file": "./notes.txt" }));
+//!
+//! let refused = screen(json!({ "user": { "api-key": "k" } }), &layout, Boundary::Reject).unwrap_err();
+//! assert_eq!(refused.to_string(), "forbidden_key at $.user.api-key");
+//! ```
+
+use std::{fmt, io};
+
+use serde_json::{Map, Value};
+
+pub use super::layout::Layout;
+use crate::manifest::Boundary;
+
+/// How large a serialized result may be.
+pub const MAX_RESULT_BYTES: usize = 64 * 1024;
+/// How deep a result may nest; its root is level 0.
+pub const MAX_RESULT_DEPTH: usize = 8;
+/// What is not even looked through: rewriting paths only ever shortens a text, but not by this much.
+const MAX_LOOKED_THROUGH: usize = 16 * MAX_RESULT_BYTES;
+/// How much of a key a [`Violation`] shows.
+const MAX_SHOWN_KEY: usize = 64;
+
+const FORBIDDEN_KEYS: [&str; 14] = [
+    "secret",
+    "password",
+    "passwd",
+    "token",
+    "access_token",
+    "refresh_token",
+    "api_key",
+    "authorization",
+    "cookie",
+    "private_key",
+    "privatekey",
+    "credential_path",
+    "secret_path",
+    "key_path",
+];
+
+/// What a result may not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    Oversize,
+    Depth,
+    ForbiddenKey,
+    Nul,
+    PrivateKey,
+    AbsolutePath,
+}
+
+impl Rule {
+    /// The rule as it is logged and journaled.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Oversize => "oversize",
+            Self::Depth => "depth",
+            Self::ForbiddenKey => "forbidden_key",
+            Self::Nul => "nul",
+            Self::PrivateKey => "private_key",
+            Self::AbsolutePath => "absolute_path",
+        }
+    }
+}
+
+/// A broken rule and where in the result it was broken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{} at {path}", rule.as_str())]
+pub struct Violation {
+    pub rule: Rule,
+    /// `$` is the result, `{json}` a step into JSON inside a string.
+    pub path: String,
+}
+
+/// A result that may be shown.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Screened {
+    pub value: Value,
+    /// What was replaced; always empty under [`Boundary::Reject`].
+    pub redacted: Vec<Violation>,
+}
+
+/// Screens one result; what comes back may be shown to anyone who may talk to the being.
+pub fn screen(value: Value, layout: &Layout, mode: Boundary) -> Result<Screened, Violation> {
+    if !fits(&value, MAX_LOOKED_THROUGH) {
+        return Err(Violation { rule: Rule::Oversize, path: "$".into() });
+    }
+    let mut walk = Walk { layout, mode, at: Place::default(), redacted: Vec::new() };
+    let value = walk.value(value, 0)?;
+    if !fits(&value, MAX_RESULT_BYTES) {
+        return Err(Violation { rule: Rule::Oversize, path: "$".into() });
+    }
+    Ok(Screened { value, redacted: walk.redacted })
+}
+
+/// Screens one part of a result that is to stand `depth` levels below its root.
+pub(super) fn screen_at(value: Value, layout: &Layout, depth: usize) -> Result<Value, Violation> {
+    Walk { layout, mode: Boundary::Reject, at: Place::default(), redacted: Vec::new() }.value(value, depth)
+}
+
+struct Walk<'a> {
+    layout: &'a Layout,
+    mode: Boundary,
+    at: Place,
+    redacted: Vec<Violation>,
+}
+
+impl Walk<'_> {
+    fn value(&mut self, value: Value, depth: usize) -> Result<Value, Violation> {
+        if depth > MAX_RESULT_DEPTH {
+            return self.offence(Rule::Depth);
+        }
+        match value {
+            Value::Object(map) => self.object(map, depth).map(Value::Object),
+            Value::Array(items) => self.array(items, depth).map(Value::Array),
+            Value::String(text) => self.text(&text, depth),
+            plain @ (Value::Null | Value::Bool(_) | Value::Number(_)) => Ok(plain),
+        }
+    }
+
+    fn object(&mut self, map: Map<String, Value>, depth: usize) -> Result<Map<String, Value>, Violation> {
+        let mut kept = Map::new();
+        for (key, value) in map {
+            self.at.enter(Step::key(&key));
+            let value = if is_forbidden(&key) { self.offence(Rule::ForbiddenKey)? } else { self.value(value, depth + 1)? };
+            let key = match self.text(&key, depth)? {
+                Value::String(key) => unused(key, &kept),
+                _ => key,
+            };
+            self.at.leave();
+            kept.insert(key, value);
+        }
+        Ok(kept)
+    }
+
+    fn array(&mut self, items: Vec<Value>, depth: usize) -> Result<Vec<Value>, Violation> {
+        let mut kept = Vec::with_capacity(items.len());
+        for (index, item) in items.into_iter().enumerate() {
+            self.at.enter(Step::Index(index));
+            kept.push(self.value(item, depth + 1)?);
+            self.at.leave();
+        }
+        Ok(kept)
+    }
+
+    fn text(&mut self, text: &str, depth: usize) -> Result<Value, Violation> {
+        let text = self.layout.relative(text);
+        if let Some(rule) = broken_by(&text) {
+            return self.offence(rule);
+        }
+        match self.hidden(&text, depth) {
+            None => Ok(Value::String(text)),
+            Some(violation) => match self.mode {
+                Boundary::Reject => Err(violation),
+                Boundary::Redact => Ok(self.redact(violation)),
+            },
+        }
+    }
+
+    /// Screens JSON that a string holds, one level down. Its paths were already made relative with the string itself.
+    fn hidden(&self, text: &str, depth: usize) -> Option<Violation> {
+        let text = text.trim_start();
+        if text.starts_with('"') {
+            let inner = serde_json::from_str::<String>(text).ok()?;
+            return self.inside(Value::String(inner), depth);
+        }
+        if !text.starts_with(['{', '[']) {
+            return None;
+        }
+        let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+        let mut end = 0;
+        while let Some(next) = values.next() {
+            let Ok(value) = next else {
+                return text.get(end..).and_then(|rest| self.torn(rest));
+            };
+            if let Some(violation) = self.inside(value, depth) {
+                return Some(violation);
+            }
+            end = values.byte_offset();
+        }
+        None
+    }
+
+    fn inside(&self, value: Value, depth: usize) -> Option<Violation> {
+        let mut at = self.at.clone();
+        at.enter(Step::Json);
+        let mut walk = Walk { layout: &Layout::default(), mode: Boundary::Reject, at, redacted: Vec::new() };
+        walk.value(value, depth + 1).err()
+    }
+
+    /// Looks for forbidden keys in what looks like JSON and does not parse: a torn answer hides nothing.
+    fn torn(&self, text: &str) -> Option<Violation> {
+        let mut pieces = text.split('"').peekable();
+        while let Some(piece) = pieces.next() {
+            let is_key = pieces.peek().is_some_and(|next| next.trim_start().starts_with(':'));
+            if is_key && is_forbidden(piece) {
+                return Some(Violation { rule: Rule::ForbiddenKey, path: format!("{}{{json}}", self.at) });
+            }
+        }
+        None
+    }
+
+    fn offence(&mut self, rule: Rule) -> Result<Value, Violation> {
+        let violation = Violation { rule, path: self.at.to_string() };
+        match self.mode {
+            Boundary::Reject => Err(violation),
+            Boundary::Redact => Ok(self.redact(violation)),
+        }
+    }
+
+    fn redact(&mut self, violation: Violation) -> Value {
+        let mark = format!("[redacted: {}]", violation.rule.as_str());
+        self.redacted.push(violation);
+        Value::String(mark)
+    }
+}
+
+/// Makes a key that was replaced differ from those beside it.
+fn unused(key: String, map: &Map<String, Value>) -> String {
+    if !map.contains_key(&key) {
+        return key;
+    }
+    (2_usize..).map(|n| format!("{key} {n}")).find(|candidate| !map.contains_key(candidate)).unwrap_or(key)
+}
+
+fn is_forbidden(key: &str) -> bool {
+    let key = key.trim().to_lowercase().replace(['-', ' '], "_");
+    FORBIDDEN_KEYS.iter().any(|word| key.ends_with(word))
+}
+
+/// The rule that a text breaks by itself, whatever it may hide.
+fn broken_by(text: &str) -> Option<Rule> {
+    if text.contains('\0') {
+        return Some(Rule::Nul);
+    }
+    if has_private_key(text) {
+        return Some(Rule::PrivateKey);
+    }
+    text.split_whitespace().any(is_path).then_some(Rule::AbsolutePath)
+}
+
+fn has_private_key(text: &str) -> bool {
+    const BEGIN: &str = "-----begin ";
+    let text = text.to_ascii_lowercase();
+    text.match_indices(BEGIN)
+        .filter_map(|(at, _)| text.get(at + BEGIN.len()..)?.split_once("-----"))
+        .any(|(label, _)| label.contains("private key"))
+}
+
+fn is_path(token: &str) -> bool {
+    let token = token.trim_start_matches([',', ';', ':', '(', ')', '[', ']', '\'', '"', '`']);
+    token.starts_with('/') || token.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file://"))
+}
+
+fn fits(value: &Value, limit: usize) -> bool {
+    struct Bounded(usize);
+    impl io::Write for Bounded {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    serde_json::to_writer(Bounded(limit), value).is_ok()
+}
+
+/// A place in a result.
+#[derive(Debug, Clone, Default)]
+struct Place(Vec<Step>);
+
+#[derive(Debug, Clone)]
+enum Step {
+    Key(String),
+    Index(usize),
+    Json,
+}
+
+impl Step {
+    /// A key as it may be told: one that is no plain word may itself be what must not be seen.
+    fn key(key: &str) -> Self {
+        let plain = key.len() <= MAX_SHOWN_KEY && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
+        Self::Key(if plain && !key.is_empty() { key.to_owned() } else { "?".to_owned() })
+    }
+}
+
+impl Place {
+    fn enter(&mut self, step: Step) {
+        self.0.push(step);
+    }
+
+    fn leave(&mut self) {
+        self.0.pop();
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("$")?;
+        self.0.iter().try_for_each(|step| match step {
+            Step::Key(key) => write!(f, ".{key}"),
+            Step::Index(index) => write!(f, "[{index}]"),
+            Step::Json => f.write_str("{json}"),
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "boundary_tests.rs"]
+mod tests;

@@ -1,0 +1,218 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use jsonschema::Validator;
+use serde_json::Value;
+
+use super::builtin::{self, Builtin};
+use crate::{being::ToolDefinition, manifest::CapabilitySpec, surface::RemoteTool, vocab::Name};
+
+/// How many tools one being may be shown.
+const MAX_TOOLS: usize = 1_024;
+/// How large the schema of one tool may be.
+const MAX_SCHEMA_BYTES: usize = 256 * 1024;
+/// How much of what a schema says against an argument is told.
+const MAX_TOLD: usize = 240;
+
+/// Why a being cannot be given its tools (SPEC §7).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CatalogueError {
+    #[error("tool: invalid tool name: {0}")]
+    InvalidName(String),
+    #[error("tool: tool schema is not an object: {0}")]
+    SchemaNotObject(String),
+    #[error("tool: duplicate tool: {0}")]
+    Duplicate(String),
+    #[error("mcp: required Las surface unavailable: {0}")]
+    RequiredSurface(Name),
+    #[error("tool: tool schema cannot be used: {tool}: {problem}; leave its surface out with `las.skip`")]
+    UnusableSchema { tool: String, problem: String },
+    #[error("tool: {0} tools are more than the {MAX_TOOLS} that a being may have; select fewer surfaces with `las.only`")]
+    TooMany(usize),
+}
+
+/// Who carries a tool out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    Builtin(Builtin),
+    Remote,
+}
+
+/// One tool of a catalogue.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) origin: Origin,
+    check: Validator,
+}
+
+/// A being's tools, strictly checked: every name plain and unique, every schema compiled.
+#[derive(Debug)]
+pub(super) struct Catalogue {
+    entries: BTreeMap<String, Entry>,
+    pub(super) definitions: Arc<[ToolDefinition]>,
+}
+
+impl Catalogue {
+    pub(super) fn new(remote: Vec<RemoteTool>, capabilities: CapabilitySpec, required: &[Name]) -> Result<Self, CatalogueError> {
+        if let Some(missing) =
+            required.iter().find(|surface| !remote.iter().any(|tool| surface_of(&tool.name) == Some(surface.as_str())))
+        {
+            return Err(CatalogueError::RequiredSurface(missing.clone()));
+        }
+        let remote = remote.into_iter().map(|tool| {
+            let RemoteTool { name, description, input_schema } = tool;
+            (Origin::Remote, ToolDefinition { name, description, parameters: input_schema })
+        });
+        let builtin = Builtin::armed(capabilities).map(|tool| (Origin::Builtin(tool), tool.definition()));
+        let tools: Vec<(Origin, ToolDefinition)> = remote.chain(builtin).collect();
+        if tools.len() > MAX_TOOLS {
+            return Err(CatalogueError::TooMany(tools.len()));
+        }
+        Self::of(tools)
+    }
+
+    fn of(tools: Vec<(Origin, ToolDefinition)>) -> Result<Self, CatalogueError> {
+        let mut seen = BTreeSet::new();
+        let mut entries = BTreeMap::new();
+        let mut definitions = Vec::with_capacity(tools.len());
+        for (origin, tool) in tools {
+            let check = admit(origin, &tool, &mut seen)?;
+            entries.insert(tool.name.clone(), Entry { origin, check });
+            definitions.push(tool);
+        }
+        definitions.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(Self { entries, definitions: definitions.into() })
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Entry> {
+        self.entries.get(name)
+    }
+}
+
+/// Checks name, schema and uniqueness, in this order, and compiles the schema.
+fn admit(origin: Origin, tool: &ToolDefinition, seen: &mut BTreeSet<String>) -> Result<Validator, CatalogueError> {
+    let name = &tool.name;
+    if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')) {
+        return Err(CatalogueError::InvalidName(name.chars().take(MAX_TOLD).collect()));
+    }
+    if !tool.parameters.is_object() {
+        return Err(CatalogueError::SchemaNotObject(name.clone()));
+    }
+    let is_ours_by_name = origin == Origin::Remote && name.starts_with(builtin::PREFIX);
+    if is_ours_by_name || !seen.insert(name.clone()) {
+        return Err(CatalogueError::Duplicate(name.clone()));
+    }
+    let unusable = |problem: String| CatalogueError::UnusableSchema { tool: name.clone(), problem };
+    if tool.parameters.to_string().len() > MAX_SCHEMA_BYTES {
+        return Err(unusable(format!("it is larger than {MAX_SCHEMA_BYTES} bytes")));
+    }
+    jsonschema::validator_for(&tool.parameters).map_err(|error| unusable(error.to_string().chars().take(MAX_TOLD).collect()))
+}
+
+/// The surface of a tool that is named `<surface>__<tool>`.
+pub(super) fn surface_of(tool: &str) -> Option<&str> {
+    tool.split_once("__").map(|(surface, _)| surface)
+}
+
+impl Entry {
+    /// Checks arguments against the tool's schema; what is wrong is told by place and rule, in words that pass the boundary.
+    pub(super) fn check(&self, arguments: &Value) -> Result<(), String> {
+        let Some(error) = self.check.iter_errors(arguments).next() else { return Ok(()) };
+        let place: String = error.instance_path().to_string().split('/').skip(1).map(|step| format!(".{step}")).collect();
+        let told: String = error.masked().to_string().chars().take(MAX_TOLD).collect();
+        Err(format!("arguments{place} breaks the rule `{}` of the tool's schema: {told}", error.kind().keyword()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const ALL: CapabilitySpec = CapabilitySpec { memory: true, files: true, children: true };
+
+    fn tool(name: &str, input_schema: Value) -> RemoteTool {
+        RemoteTool { name: name.into(), description: String::new(), input_schema }
+    }
+
+    fn object() -> Value {
+        json!({ "type": "object" })
+    }
+
+    fn refusal(tools: Vec<RemoteTool>) -> String {
+        Catalogue::new(tools, ALL, &[]).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn a_bad_tool_fails_boot_in_the_words_of_the_spec() {
+        for name in ["", "a b", "a.b", "ä", "a/b"] {
+            assert_eq!(refusal(vec![tool(name, object())]), format!("tool: invalid tool name: {name}"));
+        }
+        for schema in [json!(null), json!(true), json!([]), json!("object")] {
+            assert_eq!(refusal(vec![tool("a__b", schema)]), "tool: tool schema is not an object: a__b");
+        }
+        assert_eq!(refusal(vec![tool("a__b", object()), tool("a__b", object())]), "tool: duplicate tool: a__b");
+        assert_eq!(refusal(vec![tool("singularity_file_read", object())]), "tool: duplicate tool: singularity_file_read");
+    }
+
+    #[test]
+    fn name_is_checked_before_schema_and_schema_before_uniqueness() {
+        assert_eq!(refusal(vec![tool("a b", json!(1)), tool("a b", json!(1))]), "tool: invalid tool name: a b");
+        assert_eq!(refusal(vec![tool("a", object()), tool("a", json!(1))]), "tool: tool schema is not an object: a");
+    }
+
+    #[test]
+    fn a_surface_cannot_take_the_name_of_a_tool_that_is_disarmed() {
+        let disarmed = CapabilitySpec { files: false, ..ALL };
+        let error = Catalogue::new(vec![tool("singularity_file_read", object())], disarmed, &[]).expect_err("refused");
+        assert_eq!(error, CatalogueError::Duplicate("singularity_file_read".into()));
+    }
+
+    #[test]
+    fn a_required_surface_without_a_tool_fails_boot() {
+        let required = [Name::try_from("files").unwrap()];
+        let of = |name: &str| Catalogue::new(vec![tool(name, object())], ALL, &required);
+        assert_eq!(of("files2__read").expect_err("refused").to_string(), "mcp: required Las surface unavailable: files");
+        assert!(of("files__read").is_ok());
+    }
+
+    #[test]
+    fn a_schema_that_cannot_be_held_to_fails_boot() {
+        for schema in
+            [json!({ "type": 5 }), json!({ "$ref": "https://example.com/x.json" }), json!({ "$ref": "file:///etc/x.json" })]
+        {
+            let told = refusal(vec![tool("a__b", schema)]);
+            assert!(told.starts_with("tool: tool schema cannot be used: a__b: "), "{told}");
+        }
+        assert!(refusal(vec![tool("a__b", json!({ "description": "x".repeat(MAX_SCHEMA_BYTES) }))]).contains("larger"));
+        assert!(refusal((0..=MAX_TOOLS).map(|n| tool(&format!("a__{n}"), object())).collect()).contains("more than"));
+    }
+
+    #[test]
+    fn definitions_are_in_one_order_however_they_were_listed() {
+        let names = |tools| -> Vec<String> {
+            let catalogue = Catalogue::new(tools, ALL, &[]).unwrap();
+            catalogue.definitions.iter().map(|tool| tool.name.clone()).collect()
+        };
+        let (one, two) = (tool("z__z", object()), tool("a__a", object()));
+        let sorted = names(vec![one.clone(), two.clone()]);
+        assert_eq!(sorted, names(vec![two, one]));
+        assert!(sorted.is_sorted() && sorted.len() == 10);
+    }
+
+    #[test]
+    fn a_wrong_argument_is_told_by_place_and_rule() {
+        let schema =
+            json!({ "type": "object", "properties": { "a": { "type": "array", "items": { "maximum": 3 } } }, "required": ["a"] });
+        let catalogue = Catalogue::new(vec![tool("x__y", schema)], ALL, &[]).unwrap();
+        let check = |arguments: Value| catalogue.get("x__y").unwrap().check(&arguments);
+        assert_eq!(check(json!({ "a": [1] })), Ok(()));
+        let told = check(json!({ "a": [1, 9] })).unwrap_err();
+        assert!(told.starts_with("arguments.a.1 breaks the rule `maximum` of the tool's schema: "), "{told}");
+        let told = check(json!({})).unwrap_err();
+        assert!(told.starts_with("arguments breaks the rule `required`") && told.contains("\"a\""), "{told}");
+    }
+}

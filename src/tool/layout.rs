@@ -1,0 +1,137 @@
+use std::path::Path;
+
+use reqwest::Url;
+
+/// The forms in which the path of a being's workspace may occur in a text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// Longest first, so that the more telling form wins.
+    prefixes: Vec<String>,
+}
+
+impl Layout {
+    /// Knows a workspace by each of its paths: as it was declared, and with symlinks resolved.
+    pub fn of<'a>(workspace: impl IntoIterator<Item = &'a Path>) -> Self {
+        let mut prefixes: Vec<String> = workspace.into_iter().filter(|path| path.parent().is_some()).flat_map(forms).collect();
+        prefixes.sort_by_key(|prefix| std::cmp::Reverse(prefix.len()));
+        prefixes.dedup();
+        Self { prefixes }
+    }
+
+    /// Writes each path inside the workspace relative to it, led by `./`.
+    pub fn relative(&self, text: &str) -> String {
+        let mut written = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some((head, prefix, tail)) = self.next(rest) {
+            written.push_str(head);
+            let is_inside = starts_path(&written) && ends_path(tail);
+            written.push_str(if is_inside { "." } else { prefix });
+            rest = tail;
+        }
+        written.push_str(rest);
+        written
+    }
+
+    /// The earliest prefix in a text, with what stands before and after it.
+    fn next<'t>(&self, text: &'t str) -> Option<(&'t str, &'t str, &'t str)> {
+        let hits = self.prefixes.iter().filter_map(|prefix| text.find(prefix.as_str()).map(|at| (at, prefix.len())));
+        let (at, length) = hits.min_by_key(|(at, length)| (*at, std::cmp::Reverse(*length)))?;
+        let (head, rest) = text.split_at_checked(at)?;
+        let (prefix, tail) = rest.split_at_checked(length)?;
+        Some((head, prefix, tail))
+    }
+}
+
+/// A path as plain text and as a URL, percent signs included.
+fn forms(path: &Path) -> Vec<String> {
+    let Some(text) = path.to_str().map(|text| text.trim_end_matches('/')).filter(|text| text.starts_with('/')) else {
+        return Vec::new();
+    };
+    let urls = Url::from_file_path(text).ok().map(|url| String::from(url).trim_end_matches('/').to_owned());
+    let host = urls.as_deref().and_then(|url| url.strip_prefix("file://")).map(|path| format!("file://localhost{path}"));
+    let plain = [text.to_owned(), format!("file://{text}")];
+    plain.into_iter().chain(urls).chain(host).collect()
+}
+
+/// Tells whether a path may begin after `before`; `\n` counts, for a string of JSON inside a text is still escaped.
+fn starts_path(before: &str) -> bool {
+    let mut back = before.chars().rev();
+    match (back.next(), back.next()) {
+        (None, _) | (Some('n' | 't' | 'r'), Some('\\')) => true,
+        (Some(last), _) => !last.is_alphanumeric() && !matches!(last, '/' | '_' | '-' | '.' | '~' | '%'),
+    }
+}
+
+/// Tells whether the workspace's path ends before `after`, or goes on inside: `/srv/ada2` and `/srv/ada/../x` do neither.
+fn ends_path(after: &str) -> bool {
+    match after.chars().next() {
+        None | Some('"' | '\'' | '`' | '\\') => true,
+        Some('/') => stays_inside(after),
+        Some(c) if c.is_whitespace() => true,
+        Some(_) => {
+            let past = after.trim_start_matches(['.', ',', ';', ':', '!', '?', ')', ']', '}', '>', '"', '\'', '`']);
+            past.len() < after.len() && past.chars().next().is_none_or(char::is_whitespace)
+        }
+    }
+}
+
+fn stays_inside(path: &str) -> bool {
+    let end = path.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '\\')).unwrap_or(path.len());
+    let path = path.get(..end).unwrap_or(path).to_ascii_lowercase().replace("%2e", ".");
+    let steps = path.split('/').filter(|step| !matches!(*step, "" | "."));
+    steps
+        .map(|step| if step == ".." { -1_i64 } else { 1 })
+        .scan(0, |depth, step| Some((*depth += step, *depth).1))
+        .all(|depth| depth >= 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn relative(text: &str) -> String {
+        Layout::of([Path::new("/srv/ada"), Path::new("/srv/my home")]).relative(text)
+    }
+
+    #[test]
+    fn a_path_inside_the_workspace_is_written_relative_to_it() {
+        for (told, shown) in [
+            ("/srv/ada/notes.txt", "./notes.txt"),
+            ("file:///srv/ada/notes.txt", "./notes.txt"),
+            ("file://localhost/srv/ada/a/b", "./a/b"),
+            ("/srv/ada", "."),
+            ("in /srv/ada.", "in .."),
+            ("(/srv/ada), then", "(.), then"),
+            (r#"{"a":"/srv/ada","b":"x\n/srv/ada/c"}"#, r#"{"a":".","b":"x\n./c"}"#),
+            ("/srv/my home/x", "./x"),
+            ("file:///srv/my%20home/x", "./x"),
+            ("/srv/ada/a /srv/ada/b", "./a ./b"),
+            ("/srv/ada/a/../b", "./a/../b"),
+        ] {
+            assert_eq!(relative(told), shown, "{told}");
+        }
+    }
+
+    #[test]
+    fn a_neighbour_of_the_workspace_is_not_taken_for_it() {
+        for text in [
+            "/srv/ada2/x",
+            "/srv/ada-old",
+            "/srv/ada.bak/x",
+            "/srv/ada/../eve",
+            "/srv/ada/a/../../eve",
+            "/srv/ada/%2e%2e/eve",
+            "/mnt/srv/ada/x",
+            "./srv/ada/x",
+            "/srv",
+        ] {
+            assert_eq!(relative(text), text);
+        }
+    }
+
+    #[test]
+    fn the_root_folder_as_workspace_rewrites_nothing() {
+        assert_eq!(Layout::of([Path::new("/")]), Layout::default());
+        assert_eq!(Layout::of([Path::new("relative")]), Layout::default());
+    }
+}

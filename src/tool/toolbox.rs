@@ -1,0 +1,262 @@
+use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
+
+use futures::future::BoxFuture;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::{
+    boundary::{self, Layout, Screened, Violation},
+    builtin::{self, Ask, Builtin, INVALID_ARGUMENTS},
+    catalogue::{Catalogue, CatalogueError, Entry, Origin, surface_of},
+    files::{FileError, Workspace},
+    result::{self, Answer, Verdict},
+    revenue::{self, RevenueError},
+};
+use crate::{
+    being::{Mind, Outcome, Status, ToolCall, ToolDefinition},
+    manifest::{Boundary, CapabilitySpec, SurfaceSpec},
+    surface::{CallError, Remote},
+    vocab::{Name, Timestamp},
+};
+
+/// The surfaces whose word about money is taken without being declared (SPEC §5).
+const TRUSTED_SURFACES: [&str; 2] = ["finance", "trading"];
+const SCREENED: &str = "sensitive_output_rejected";
+const REMOTE_TOOL: &str = "remote_tool";
+
+/// Tells whether a being may think with a model: `Ok(false)` is a definite no, `Err` says why nobody knows.
+pub type Knows = Arc<dyn Fn(&str) -> BoxFuture<'static, Result<bool, String>> + Send + Sync>;
+
+/// What a toolbox is made of.
+pub struct Parts {
+    pub capabilities: CapabilitySpec,
+    /// Who lists and carries out the tools of the surfaces.
+    pub remote: Option<Arc<dyn Remote>>,
+    pub surfaces: BTreeMap<Name, SurfaceSpec>,
+    /// Surfaces that must expose at least one tool.
+    pub required: Vec<Name>,
+    /// An existing folder.
+    pub workspace: PathBuf,
+    /// Folders that no file tool reaches, wherever they lie.
+    pub state_dirs: Vec<PathBuf>,
+    pub models: Knows,
+}
+
+/// The id and the instant that a call is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    pub id: Uuid,
+    pub at: Timestamp,
+}
+
+/// A being's strict catalogue with what carries calls out.
+pub struct Toolbox {
+    catalogue: Catalogue,
+    remote: Option<Arc<dyn Remote>>,
+    surfaces: BTreeMap<Name, SurfaceSpec>,
+    workspace: Workspace,
+    layout: Layout,
+    models: Knows,
+}
+
+impl fmt::Debug for Toolbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Toolbox").field("catalogue", &self.catalogue).field("workspace", &self.workspace).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parts")
+            .field("capabilities", &self.capabilities)
+            .field("workspace", &self.workspace)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Toolbox {
+    /// Lists what the parts offer, checks all of it and compiles the schemas.
+    pub fn new(parts: Parts) -> Result<Self, CatalogueError> {
+        let listed = parts.remote.as_deref().map(Remote::tools).unwrap_or_default();
+        let catalogue = Catalogue::new(listed, parts.capabilities, &parts.required)?;
+        let real = std::fs::canonicalize(&parts.workspace).unwrap_or_else(|_| parts.workspace.clone());
+        let layout = Layout::of([parts.workspace.as_path(), real.as_path()]);
+        let workspace = Workspace { root: parts.workspace, state_dirs: parts.state_dirs };
+        Ok(Self { catalogue, remote: parts.remote, surfaces: parts.surfaces, workspace, layout, models: parts.models })
+    }
+
+    /// The whole catalogue in one lasting order, as models are shown it.
+    pub fn definitions(&self) -> Arc<[ToolDefinition]> {
+        Arc::clone(&self.catalogue.definitions)
+    }
+
+    /// Carries one call out. Whatever comes of it has passed the output boundary.
+    ///
+    /// Cancel safe in the sense of [`Remote::call`]: the effect of a dropped call is unknown.
+    pub async fn call(&self, call: &ToolCall, mind: &Mind, stamp: Stamp) -> Outcome {
+        let (tool, text) = (call.function.name.as_str(), call.function.arguments.as_str());
+        let (entry, arguments) = match self.prepare(tool, text) {
+            Ok(ready) => ready,
+            Err(refused) => return self.told(tool, *refused, Boundary::Redact),
+        };
+        match entry.origin {
+            Origin::Builtin(builtin) => {
+                let outcome = self.builtin(builtin, &arguments, mind, stamp).await;
+                self.told(tool, outcome, builtin.boundary())
+            }
+            Origin::Remote => self.remote(tool, arguments).await,
+        }
+    }
+
+    /// Everything that can be refused before a tool is reached.
+    fn prepare(&self, tool: &str, text: &str) -> Result<(&Entry, Map<String, Value>), Box<Outcome>> {
+        let invalid = |message: String| Box::new(Outcome::failed(INVALID_ARGUMENTS, message));
+        let arguments: Value = serde_json::from_str(text).map_err(|error| invalid(format!("invalid JSON arguments: {error}")))?;
+        let not_an_object = || invalid("tool arguments must be a JSON object".into());
+        if !arguments.is_object() {
+            return Err(not_an_object());
+        }
+        let entry = self.catalogue.get(tool);
+        let entry = entry.ok_or_else(|| Box::new(Outcome::failed("unknown_tool", "tool is not in the current catalog")))?;
+        entry.check(&arguments).map_err(invalid)?;
+        let Value::Object(arguments) = arguments else { return Err(not_an_object()) };
+        Ok((entry, arguments))
+    }
+
+    async fn builtin(&self, tool: Builtin, arguments: &Map<String, Value>, mind: &Mind, stamp: Stamp) -> Outcome {
+        match Ask::read(tool, arguments) {
+            Err(bad) => Outcome::failed(INVALID_ARGUMENTS, bad.to_string()),
+            Ok(Ask::Remember { kind, text }) => builtin::remember(kind, text, stamp),
+            Ok(Ask::Recall { query }) => builtin::recall(mind, &query, &self.layout),
+            Ok(Ask::SetPrompt { prompt }) => builtin::set_prompt(prompt),
+            Ok(Ask::AddRule { rule }) => builtin::add_rule(rule),
+            Ok(Ask::AddLearning { learning }) => builtin::add_learning(learning),
+            Ok(Ask::SwitchModel { model }) => self.switch_model(model).await,
+            Ok(Ask::ReadFile { path }) => self.read_file(path).await,
+            Ok(Ask::WriteFile { path, content }) => self.write_file(path, content, stamp).await,
+        }
+    }
+
+    async fn switch_model(&self, model: String) -> Outcome {
+        match (self.models)(&model).await {
+            Ok(true) => builtin::switch_model(model),
+            Ok(false) => Outcome::failed("model_unavailable", "Brama does not advertise that model"),
+            Err(why) => Outcome::failed("model_unavailable", format!("nobody can say whether that model is there: {why}")),
+        }
+    }
+
+    async fn read_file(&self, path: String) -> Outcome {
+        let workspace = self.workspace.clone();
+        match blocking(move || workspace.read(&path)).await {
+            Ok((path, content)) => Outcome::success(json!({ "path": path, "content": content })),
+            Err(error) => refused_file("file_read", &error),
+        }
+    }
+
+    async fn write_file(&self, path: String, content: String, stamp: Stamp) -> Outcome {
+        let (workspace, bytes) = (self.workspace.clone(), content.len());
+        match blocking(move || workspace.write(&path, &content, stamp.id)).await {
+            Ok(path) => Outcome::success(json!({ "path": path, "bytes": bytes })),
+            Err(error) => refused_file("file_write", &error),
+        }
+    }
+
+    async fn remote(&self, tool: &str, arguments: Map<String, Value>) -> Outcome {
+        let Some(remote) = &self.remote else {
+            return Outcome::failed(REMOTE_TOOL, "no surface is connected");
+        };
+        let (trusted, mode) = self.terms(tool);
+        let asked = trusted.then(|| arguments.clone());
+        match remote.call(tool, arguments).await {
+            Ok(raw) => self.answered(tool, result::read(raw), mode, asked.as_ref()),
+            Err(CallError::Failed { code, message }) => self.told(tool, Outcome::failed(code, message), Boundary::Redact),
+            Err(CallError::Indeterminate { message }) => self.told(tool, Outcome::indeterminate("mcp", message), Boundary::Redact),
+        }
+    }
+
+    /// Whether a tool's word about money is taken, and what its boundary does.
+    fn terms(&self, tool: &str) -> (bool, Boundary) {
+        let surface = surface_of(tool).unwrap_or_default();
+        let spec = self.surfaces.iter().find(|(name, _)| name.as_str() == surface).map(|(_, spec)| spec);
+        let trusted = TRUSTED_SURFACES.contains(&surface) || spec.is_some_and(|spec| spec.trusted_revenue);
+        (trusted, spec.map(|spec| spec.boundary).unwrap_or_default())
+    }
+
+    /// Screens an answer, then lifts ids and money out of what may be seen. `asked` is given for a trusted tool.
+    fn answered(&self, tool: &str, answer: Answer, mode: Boundary, asked: Option<&Map<String, Value>>) -> Outcome {
+        let Answer { verdict, content, is_structured } = answer;
+        let mut outcome = Outcome::success(content);
+        match verdict {
+            Verdict::Done => {}
+            Verdict::Refused => (outcome.status, outcome.error_code) = (Status::Failed, Some(REMOTE_TOOL.into())),
+            Verdict::Malformed => (outcome.status, outcome.error_code) = (Status::Failed, Some("remote_tool_malformed".into())),
+        }
+        let mut outcome = self.told(tool, outcome, mode);
+        if outcome.status != Status::Success || !is_structured {
+            return outcome;
+        }
+        outcome.chat_id = result::lift(&outcome.content, "chat_id");
+        outcome.message_id = result::lift(&outcome.content, "message_id");
+        match asked.map(|asked| revenue::earned(tool, asked, &outcome.content)) {
+            None => {}
+            Some(Ok(revenue)) => outcome.revenue = revenue,
+            Some(Err(error)) => outcome.warning = Some(not_credited(tool, error)),
+        }
+        outcome
+    }
+
+    /// Passes an outcome through the boundary.
+    fn told(&self, tool: &str, mut outcome: Outcome, mode: Boundary) -> Outcome {
+        let content = std::mem::take(&mut outcome.content);
+        match boundary::screen(content, &self.layout, mode) {
+            Ok(Screened { value, redacted }) => {
+                outcome.content = value;
+                outcome.screened = summary(&redacted);
+                outcome
+            }
+            Err(violation) => rejected(tool, outcome.status, &violation),
+        }
+    }
+}
+
+/// What the being sees of a result that may not be seen. A call whose effect is unknown stays so.
+fn rejected(tool: &str, status: Status, violation: &Violation) -> Outcome {
+    tracing::warn!(tool, rule = violation.rule.as_str(), at = violation.path, "tool output rejected by sensitivity policy");
+    let mut outcome = Outcome::failed(SCREENED, "");
+    outcome.content = Value::Null;
+    outcome.screened = Some(violation.to_string());
+    if status == Status::Indeterminate {
+        outcome.status = status;
+    }
+    outcome
+}
+
+fn summary(redacted: &[Violation]) -> Option<String> {
+    match redacted {
+        [] => None,
+        [one] => Some(one.to_string()),
+        [first, rest @ ..] => Some(format!("{first} and {} more", rest.len())),
+    }
+}
+
+fn not_credited(tool: &str, error: RevenueError) -> String {
+    tracing::warn!(tool, %error, "reported revenue is not credited");
+    error.to_string()
+}
+
+fn refused_file(code: &'static str, error: &FileError) -> Outcome {
+    let code = if matches!(error, FileError::Boundary) { "workspace_boundary" } else { code };
+    Outcome::failed(code, error.to_string())
+}
+
+/// Runs file work where waiting harms nobody.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, FileError> + Send + 'static) -> Result<T, FileError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(FileError::Io(std::io::Error::other(error))))
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests prepare files as anyone could")]
+#[expect(clippy::needless_pass_by_value, reason = "helpers take what `json!` makes")]
+#[path = "toolbox_tests.rs"]
+mod tests;
