@@ -118,7 +118,8 @@ impl Keeper {
             Phase::Up(peer) if !peer.is_transport_closed() => peer,
             Phase::Up(_) => return Err(answer::unavailable(&self.name, "its connection has just closed")),
             Phase::Starting => return Err(answer::unavailable(&self.name, "it is starting")),
-            Phase::Down { because } => return Err(answer::unavailable(&self.name, &because)),
+            // The reason may hold what nobody but an operator should read; it is in the log and in the health.
+            Phase::Down { .. } => return Err(answer::unavailable(&self.name, "it was lost and is started again")),
         };
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         match timeout(deadline, peer.call_tool_once(params)).await {

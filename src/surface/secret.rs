@@ -1,4 +1,11 @@
-use std::{collections::BTreeMap, fs::File, io, io::Read, os::unix::fs::PermissionsExt, path::{Path, PathBuf}};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io,
+    io::Read,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
 
 use crate::manifest::SecretSource;
 

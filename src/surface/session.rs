@@ -8,7 +8,7 @@ use rmcp::{
     service::{ClientInitializeError, NotificationContext, RunningService, serve_client_with_lifecycle_and_ct},
     transport::{StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig},
 };
-use tokio::{sync::Notify, task::JoinHandle, time::timeout};
+use tokio::{sync::Notify, time::timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
@@ -62,8 +62,8 @@ pub enum OpenError {
     Silent { what: String, patience: Duration, stderr: LastWords },
     #[error("{what} ended before it was ready: {status}{stderr}")]
     Ended { what: String, status: ExitStatus, stderr: LastWords },
-    #[error("{what} sent a message of more than {MAX_MESSAGE} bytes{stderr}")]
-    Flooded { what: String, stderr: LastWords },
+    #[error("{what} sent a message of more than {bytes} bytes{stderr}")]
+    Flooded { what: String, bytes: usize, stderr: LastWords },
     #[error("{what} did not complete the handshake{stderr}")]
     Handshake {
         what: String,
@@ -131,8 +131,10 @@ impl ClientHandler for Ear {
 #[derive(Debug)]
 pub(super) struct Session {
     what: String,
+    max_message: usize,
     peer: Peer<RoleClient>,
-    over: JoinHandle<()>,
+    /// Cancelled when the connection is over.
+    over: CancellationToken,
     close: CancellationToken,
     child: Option<Child>,
     faults: Arc<Faults>,
@@ -160,7 +162,7 @@ impl Aim {
             Err(_) => return Err(OpenError::Silent { what: self.what(), patience: self.patience, stderr: stderr(&child) }),
         };
         if faults.take_cut() {
-            return Err(OpenError::Flooded { what: self.what(), stderr: stderr(&child) });
+            return Err(OpenError::Flooded { what: self.what(), bytes: self.max_message(), stderr: stderr(&child) });
         }
         let status = match &mut child {
             Some(child) => timeout(LAST_BREATH, child.wait()).await.ok().and_then(Result::ok),
@@ -198,12 +200,18 @@ impl Aim {
 
     fn settle(&self, greeted: Greeted, child: Option<Child>, faults: &Arc<Faults>) -> (Session, Listed) {
         let Greeted { service, close, changed, listed } = greeted;
+        let (peer, over) = (service.peer().clone(), CancellationToken::new());
+        let ends = over.clone().drop_guard();
+        // Ends with the connection, which the session's own guard closes.
+        tokio::spawn(async move {
+            let _ = service.waiting().await;
+            drop(ends);
+        });
         let session = Session {
             what: self.what(),
-            peer: service.peer().clone(),
-            over: tokio::spawn(async move {
-                let _ = service.waiting().await;
-            }),
+            max_message: self.max_message(),
+            peer,
+            over,
             _closes: close.clone().drop_guard(),
             close,
             child,
@@ -266,16 +274,16 @@ impl Session {
     /// Waits until the connection or the process is gone, and says why. Cancel safe.
     pub(super) async fn ended(&mut self) -> String {
         let Some(child) = &mut self.child else {
-            let _ = (&mut self.over).await;
+            self.over.cancelled().await;
             return format!("{} closed the connection", self.what);
         };
         let status = tokio::select! {
-            _ = &mut self.over => timeout(LAST_BREATH, child.wait()).await.ok(),
+            () = self.over.cancelled() => timeout(LAST_BREATH, child.wait()).await.ok(),
             status = child.wait() => Some(status),
         };
         let stderr = LastWords::of(Some(child.stderr()));
         if self.faults.take_cut() {
-            return format!("{} sent a message of more than {MAX_MESSAGE} bytes and was stopped{stderr}", self.what);
+            return format!("{} sent a message of more than {} bytes and was stopped{stderr}", self.what, self.max_message);
         }
         match status {
             Some(Ok(status)) => format!("{} ended: {status}{stderr}", self.what),
@@ -297,7 +305,7 @@ impl Session {
         self.close.cancel();
         let half = grace / 2;
         let Some(mut child) = self.child.take() else {
-            let _ = timeout(grace, &mut self.over).await;
+            let _ = timeout(grace, self.over.cancelled()).await;
             return;
         };
         if timeout(half, child.wait()).await.is_err() {

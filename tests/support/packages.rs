@@ -10,7 +10,7 @@ use std::{
 ///
 /// # Panics
 /// When it cannot be had and `CI=true`.
-pub fn pypi(package: &str, version: &str) -> Option<PathBuf> {
+pub(crate) fn pypi(package: &str, version: &str) -> Option<PathBuf> {
     let home = once("pypi", package, version, |home| {
         let wanted = format!("{package}=={version}");
         let venv = home.join("venv");
@@ -28,7 +28,7 @@ pub fn pypi(package: &str, version: &str) -> Option<PathBuf> {
 ///
 /// # Panics
 /// When it cannot be had and `CI=true`.
-pub fn npm(package: &str, version: &str) -> Option<PathBuf> {
+pub(crate) fn npm(package: &str, version: &str) -> Option<PathBuf> {
     let home = once("npm", package, version, |home| {
         run("node", &["--version"])?;
         let wanted = format!("{package}@{version}");
@@ -38,6 +38,7 @@ pub fn npm(package: &str, version: &str) -> Option<PathBuf> {
 }
 
 /// Installs under a lock, so that test binaries that run at the same time install once.
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn once(kind: &str, package: &str, version: &str, install: impl FnOnce(&Path) -> Result<(), String>) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("test-packages");
     let name = format!("{kind}-{}-{version}", package.replace(['/', '@'], "_"));
