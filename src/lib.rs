@@ -53,6 +53,7 @@
 pub mod being;
 pub mod manifest;
 pub mod model;
+pub mod process;
 pub mod surface;
 pub mod tool;
 pub mod vocab;

@@ -1,0 +1,264 @@
+use std::{
+    error::Error,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use rmcp::{
+    Peer, RoleClient,
+    model::{CallToolRequestParams, CallToolResult, MetaObject, Tool},
+};
+use serde_json::{Map, Value};
+use tokio::{
+    sync::watch,
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
+
+use super::{
+    CallError, answer,
+    session::{Aim, Listed, OpenError, Reach, Session},
+    wire::Faults,
+};
+use crate::process::Backoff;
+
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(30), Duration::from_secs(60));
+
+/// One MCP server, kept alive: connected, listed, called, and started again with a back-off when it is lost.
+///
+/// Dropping it ends the server at once; [`Keeper::stop`] ends it politely.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    name: String,
+    /// The peer is a Las of this make.
+    relays: bool,
+    faults: Arc<Faults>,
+    view: watch::Receiver<View>,
+    stop: watch::Sender<Option<Duration>>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What is known of a server now.
+#[derive(Debug, Clone)]
+pub(super) struct View {
+    pub(super) phase: Phase,
+    /// As last listed; kept while the server is away.
+    pub(super) tools: Arc<Vec<Tool>>,
+    pub(super) meta: Option<Arc<MetaObject>>,
+    pub(super) restarts: u32,
+}
+
+/// Whether a server can be asked.
+#[derive(Debug, Clone)]
+pub(super) enum Phase {
+    /// The first attempt is under way.
+    Starting,
+    Up(Peer<RoleClient>),
+    Down {
+        because: String,
+    },
+}
+
+impl Keeper {
+    /// Starts to keep; the first attempt goes on in the background.
+    pub(super) fn start(aim: Aim) -> Self {
+        Self::run(aim, Arc::default(), None)
+    }
+
+    /// Connects once, and keeps only when that succeeds.
+    pub(super) async fn open(aim: Aim) -> Result<Self, OpenError> {
+        let faults = Arc::default();
+        let opened = aim.open(&faults).await?;
+        let keeper = Self::run(aim, faults, Some(opened));
+        keeper.settled().await;
+        Ok(keeper)
+    }
+
+    fn run(aim: Aim, faults: Arc<Faults>, opened: Option<(Session, Listed)>) -> Self {
+        let (view, seen) = watch::channel(View { phase: Phase::Starting, tools: Arc::default(), meta: None, restarts: 0 });
+        let (stop, stopped) = watch::channel(None);
+        Self {
+            name: aim.name.clone(),
+            relays: matches!(aim.reach, Reach::Las { joins: Some(_), .. }),
+            faults: Arc::clone(&faults),
+            view: seen,
+            stop,
+            task: Mutex::new(Some(tokio::spawn(keep(aim, faults, opened, view, stopped)))),
+        }
+    }
+
+    /// What is known now.
+    pub(super) fn view(&self) -> View {
+        self.view.borrow().clone()
+    }
+
+    /// Follows what is known.
+    pub(super) fn watch(&self) -> watch::Receiver<View> {
+        self.view.clone()
+    }
+
+    /// How many lines were no messages.
+    pub(super) fn rubbish(&self) -> u64 {
+        self.faults.rubbish()
+    }
+
+    /// Waits until the first attempt has come to an end, good or bad.
+    pub(super) async fn settled(&self) {
+        let _ = self.view.clone().wait_for(|view| !matches!(view.phase, Phase::Starting)).await;
+    }
+
+    /// Calls a tool by the server's own name for it. Dropping the future tells the server.
+    pub(super) async fn call(
+        &self,
+        tool: &str,
+        arguments: Map<String, Value>,
+        deadline: Duration,
+    ) -> Result<CallToolResult, CallError> {
+        let peer = match self.view.borrow().phase.clone() {
+            Phase::Up(peer) if !peer.is_transport_closed() => peer,
+            Phase::Up(_) => return Err(answer::unavailable(&self.name, "its connection has just closed")),
+            Phase::Starting => return Err(answer::unavailable(&self.name, "it is starting")),
+            // The reason may hold what nobody but an operator should read; it is in the log and in the health.
+            Phase::Down { .. } => return Err(answer::unavailable(&self.name, "it was lost and is started again")),
+        };
+        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        match timeout(deadline, peer.call_tool_once(params)).await {
+            Ok(answered) => answer::judge(tool, answered, self.relays),
+            Err(_) => Err(answer::late(tool, deadline)),
+        }
+    }
+
+    /// Ends the server: closes the connection, asks, and kills when `grace` has passed.
+    pub(super) async fn stop(&self, grace: Duration) {
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.stop.send_replace(Some(grace));
+        if let Some(task) = task {
+            let _ = task.await;
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        let task = self.task.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(task) = task {
+            task.abort();
+        }
+    }
+}
+
+async fn keep(
+    aim: Aim,
+    faults: Arc<Faults>,
+    mut ready: Option<(Session, Listed)>,
+    view: watch::Sender<View>,
+    mut stop: watch::Receiver<Option<Duration>>,
+) {
+    let mut backoff = BACKOFF;
+    loop {
+        let began = Instant::now();
+        let opened = match ready.take() {
+            Some(ready) => Ok(ready),
+            None => tokio::select! {
+                _ = asked(&mut stop) => return,
+                opened = aim.open(&faults) => opened,
+            },
+        };
+        let because = match opened {
+            Ok((session, listed)) => {
+                publish(&aim.name, &view, &session, listed);
+                attend(session, &aim, &view, &mut stop).await
+            }
+            Err(error) => Some(chain(&error)),
+        };
+        let Some(because) = because else { return };
+        lose(&aim.name, &view, &because);
+        if !rest(backoff.after(began.elapsed()), &mut stop).await {
+            return;
+        }
+    }
+}
+
+/// Stays with a session until it is lost, and says why; `None` when it was closed on request.
+async fn attend(
+    mut session: Session,
+    aim: &Aim,
+    view: &watch::Sender<View>,
+    stop: &mut watch::Receiver<Option<Duration>>,
+) -> Option<String> {
+    loop {
+        let relisted = session.relisted(aim.patience);
+        let said = tokio::select! {
+            biased;
+            grace = asked(stop) => Said::Stop(grace),
+            because = session.ended() => Said::Lost(because),
+            // Only the arms that end the loop cut this one short.
+            listed = relisted => Said::Listed(listed),
+        };
+        match said {
+            Said::Stop(grace) => {
+                session.close(grace).await;
+                return None;
+            }
+            Said::Lost(because) => return Some(because),
+            Said::Listed(Some(listed)) => publish(&aim.name, view, &session, listed),
+            Said::Listed(None) => tracing::warn!(surface = %aim.name, "the tools changed but could not be listed"),
+        }
+    }
+}
+
+enum Said {
+    Stop(Duration),
+    Lost(String),
+    Listed(Option<Listed>),
+}
+
+/// Waits until someone asks to stop; a keeper that is gone asks too.
+async fn asked(stop: &mut watch::Receiver<Option<Duration>>) -> Duration {
+    match stop.wait_for(Option::is_some).await {
+        Ok(grace) => grace.unwrap_or_default(),
+        Err(_) => Duration::ZERO,
+    }
+}
+
+/// Rests; false when it was asked to stop meanwhile.
+async fn rest(span: Duration, stop: &mut watch::Receiver<Option<Duration>>) -> bool {
+    tokio::select! {
+        () = sleep(span) => true,
+        _ = asked(stop) => false,
+    }
+}
+
+fn publish(name: &str, view: &watch::Sender<View>, session: &Session, listed: Listed) {
+    for (at, tool) in listed.tools.iter().enumerate() {
+        if listed.tools.iter().take(at).any(|earlier| earlier.name == tool.name) {
+            tracing::warn!(surface = name, tool = %tool.name, "a tool is listed twice");
+        }
+    }
+    tracing::info!(surface = name, tools = listed.tools.len(), "the surface is up");
+    view.send_modify(|view| {
+        view.phase = Phase::Up(session.peer().clone());
+        view.tools = Arc::new(listed.tools);
+        view.meta = listed.meta.map(Arc::new);
+    });
+}
+
+fn lose(name: &str, view: &watch::Sender<View>, because: &str) {
+    tracing::warn!(surface = name, because, "the surface is down; it is started again");
+    view.send_modify(|view| {
+        view.phase = Phase::Down { because: answer::bounded(because) };
+        view.restarts = view.restarts.saturating_add(1);
+    });
+}
+
+/// An error and its causes as one text.
+pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

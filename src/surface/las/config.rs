@@ -1,0 +1,208 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+use rmcp::model::JsonObject;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    manifest::{SecretSource, SurfaceSpec, TransportSpec},
+    vocab::{Name, Span},
+};
+
+/// The experimental capability in which a Las is told what to join.
+pub(super) const KEY: &str = "singularity.las/1";
+/// Stands for the being's own folder in commands and variables.
+const WORKSPACE: &str = "{workspace}";
+
+/// What a Las joins: each surface resolved for one being, free of secrets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LasConfig {
+    pub(super) surfaces: BTreeMap<Name, Joined>,
+    pub(super) workspace: PathBuf,
+    /// How long a surface may take until its tools are listed.
+    pub(super) patience: Span,
+}
+
+/// One surface of a Las.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Joined {
+    pub(super) way: Way,
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) timeout: Span,
+}
+
+/// How a surface is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Way {
+    Command(Vec<String>),
+    Url { url: String, bearer: Option<Bearer> },
+}
+
+/// Where a bearer is read from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Bearer {
+    File(PathBuf),
+    Env(String),
+}
+
+/// A pattern in `LAS_ONLY` or `LAS_SKIP` that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("{variable} holds a pattern that cannot be read")]
+pub(super) struct BadPattern {
+    variable: &'static str,
+    #[source]
+    source: globset::Error,
+}
+
+impl LasConfig {
+    /// Resolves the surfaces of one being.
+    pub(super) fn new(surfaces: &BTreeMap<Name, SurfaceSpec>, workspace: &Path, patience: Span) -> Self {
+        let surfaces = surfaces.iter().map(|(name, spec)| (name.clone(), Joined::new(spec, workspace))).collect();
+        Self { surfaces, workspace: workspace.to_owned(), patience }
+    }
+
+    /// The variables that hold bearers, which Las must see.
+    pub(super) fn bearer_variables<'a>(&'a self) -> BTreeSet<&'a str> {
+        let of = |joined: &'a Joined| match &joined.way {
+            Way::Url { bearer: Some(Bearer::Env(name)), .. } => Some(name.as_str()),
+            _ => None,
+        };
+        self.surfaces.values().filter_map(of).collect()
+    }
+
+    /// The configuration as the value of the capability.
+    pub(super) fn to_capability(&self) -> JsonObject {
+        match serde_json::to_value(self) {
+            Ok(Value::Object(object)) => object,
+            _ => JsonObject::new(),
+        }
+    }
+
+    /// Reads what [`Self::to_capability`] wrote.
+    pub(super) fn from_capability(object: JsonObject) -> Result<Self, serde_json::Error> {
+        serde_json::from_value(Value::Object(object))
+    }
+
+    /// Keeps what `LAS_ONLY` selects, minus what `LAS_SKIP` does; both are comma-separated globs, and blank is unset.
+    pub(super) fn select(&mut self, env: &BTreeMap<String, String>) -> Result<(), BadPattern> {
+        let only = patterns("LAS_ONLY", env)?;
+        let skip = patterns("LAS_SKIP", env)?;
+        self.surfaces.retain(|name, _| {
+            let selected = only.as_ref().is_none_or(|only| only.is_match(name.as_str()));
+            selected && !skip.as_ref().is_some_and(|skip| skip.is_match(name.as_str()))
+        });
+        Ok(())
+    }
+}
+
+impl Joined {
+    fn new(spec: &SurfaceSpec, workspace: &Path) -> Self {
+        let folder = workspace.to_string_lossy();
+        let fill = |text: &String| text.replace(WORKSPACE, &folder);
+        let way = match &spec.transport {
+            TransportSpec::Command(words) => Way::Command(words.iter().map(fill).collect()),
+            TransportSpec::Url { url, bearer } => Way::Url { url: url.clone(), bearer: bearer.clone().map(Bearer::from) },
+        };
+        let env = spec.env.iter().map(|(name, value)| (name.clone(), fill(value))).collect();
+        Self { way, env, timeout: spec.timeout }
+    }
+}
+
+impl From<SecretSource> for Bearer {
+    fn from(source: SecretSource) -> Self {
+        match source {
+            SecretSource::File(path) => Self::File(path),
+            SecretSource::Env(name) => Self::Env(name),
+        }
+    }
+}
+
+impl From<Bearer> for SecretSource {
+    fn from(bearer: Bearer) -> Self {
+        match bearer {
+            Bearer::File(path) => Self::File(path),
+            Bearer::Env(name) => Self::Env(name),
+        }
+    }
+}
+
+fn patterns(variable: &'static str, env: &BTreeMap<String, String>) -> Result<Option<GlobSet>, BadPattern> {
+    let text = env.get(variable).map(String::as_str).unwrap_or_default();
+    let bad = |source| BadPattern { variable, source };
+    let mut set = GlobSetBuilder::new();
+    let mut any = false;
+    for pattern in text.split(',').map(str::trim).filter(|pattern| !pattern.is_empty()) {
+        set.add(Glob::new(pattern).map_err(bad)?);
+        any = true;
+    }
+    if any { set.build().map(Some).map_err(bad) } else { Ok(None) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::{Boundary, Scope};
+
+    fn spec(transport: TransportSpec) -> SurfaceSpec {
+        SurfaceSpec {
+            transport,
+            scope: Scope::Being,
+            env: BTreeMap::from([("HERE".to_owned(), "{workspace}/x".to_owned())]),
+            timeout: Span::from_secs(120),
+            trusted_revenue: false,
+            boundary: Boundary::Reject,
+        }
+    }
+
+    fn config(names: &[&str]) -> LasConfig {
+        let command = || spec(TransportSpec::Command(vec!["serve".to_owned(), "{workspace}".to_owned()]));
+        let surfaces = names.iter().map(|name| (name.parse().unwrap(), command())).collect();
+        LasConfig::new(&surfaces, Path::new("/w/ada"), Span::from_secs(30))
+    }
+
+    fn selected(only: &str, skip: &str) -> Vec<String> {
+        let mut config = config(&["files", "fetch", "time"]);
+        let env = BTreeMap::from([("LAS_ONLY".to_owned(), only.to_owned()), ("LAS_SKIP".to_owned(), skip.to_owned())]);
+        config.select(&env).unwrap();
+        config.surfaces.into_keys().map(String::from).collect()
+    }
+
+    #[test]
+    fn a_being_gets_its_own_folder_and_no_other() {
+        let config = config(&["files"]);
+        let joined = config.surfaces.values().next().unwrap();
+        assert_eq!(joined.way, Way::Command(vec!["serve".to_owned(), "/w/ada".to_owned()]));
+        assert_eq!(joined.env.get("HERE").map(String::as_str), Some("/w/ada/x"));
+    }
+
+    #[test]
+    fn what_to_join_survives_the_way_to_las() {
+        let config = config(&["files", "time"]);
+        assert_eq!(LasConfig::from_capability(config.to_capability()).unwrap(), config);
+    }
+
+    #[test]
+    fn what_is_skipped_is_not_joined() {
+        assert_eq!(selected("", ""), ["fetch", "files", "time"]);
+        assert_eq!(selected("f*", ""), ["fetch", "files"]);
+        assert_eq!(selected(" f*, time", "fi*,,"), ["fetch", "time"]);
+        assert_eq!(selected("", "*"), [""; 0]);
+    }
+
+    #[test]
+    fn only_variables_that_hold_bearers_are_passed_on() {
+        let bearer = Some(SecretSource::Env("TOKEN".to_owned()));
+        let remote = spec(TransportSpec::Url { url: "http://127.0.0.1:1/mcp".to_owned(), bearer });
+        let surfaces = BTreeMap::from([("far".parse().unwrap(), remote)]);
+        let config = LasConfig::new(&surfaces, Path::new("/w"), Span::from_secs(1));
+        assert_eq!(config.bearer_variables(), BTreeSet::from(["TOKEN"]));
+    }
+}

@@ -1,0 +1,359 @@
+use std::{collections::BTreeMap, fmt, process::ExitStatus, sync::Arc, time::Duration};
+
+use rmcp::{
+    ClientHandler, ClientLifecycleMode, Peer, RoleClient, ServiceError,
+    model::{
+        ClientCapabilities, ClientConfig, Implementation, JsonObject, MetaObject, PaginatedRequestParams, ProtocolVersion, Tool,
+    },
+    service::{ClientInitializeError, NotificationContext, RunningService, serve_client_with_lifecycle_and_ct},
+    transport::{StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig},
+};
+use tokio::{sync::Notify, time::timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{
+    secret::{self, SecretError},
+    wire::{Faults, Lines},
+};
+use crate::{
+    manifest::SecretSource,
+    process::{Child, Spawn, SpawnError, Tail},
+};
+
+/// No message of a surface is longer.
+pub(super) const MAX_MESSAGE: usize = 8 * 1024 * 1024;
+/// No list of tools has more pages, or more tools.
+const MAX_PAGES: usize = 64;
+const MAX_TOOLS: usize = 4_096;
+/// How long a command whose pipe has closed may take to end, so that its status can be told.
+const LAST_BREATH: Duration = Duration::from_millis(500);
+/// How long a connection may take to be established.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Whom to reach, and how.
+#[derive(Debug, Clone)]
+pub(super) struct Aim {
+    /// For the log and for errors.
+    pub(super) name: String,
+    pub(super) reach: Reach,
+    /// How long it may take until the tools are listed.
+    pub(super) patience: Duration,
+}
+
+/// The way to an MCP server.
+#[derive(Debug, Clone)]
+pub(super) enum Reach {
+    /// A process that speaks on its standard streams, probed for the newest protocol.
+    Command(Spawn),
+    /// A Las: greeted by `initialize` at once; what it joins is told in the greeting.
+    Las { spawn: Spawn, joins: Option<(String, JsonObject)> },
+    /// Streamable HTTP.
+    Url { url: String, bearer: Option<SecretSource>, env: BTreeMap<String, String> },
+}
+
+/// Why a surface is not there.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    #[error("{what} did not answer within {patience:?}{stderr}")]
+    Silent { what: String, patience: Duration, stderr: LastWords },
+    #[error("{what} ended before it was ready: {status}{stderr}")]
+    Ended { what: String, status: ExitStatus, stderr: LastWords },
+    #[error("{what} sent a message of more than {bytes} bytes{stderr}")]
+    Flooded { what: String, bytes: usize, stderr: LastWords },
+    #[error("{what} did not complete the handshake{stderr}")]
+    Handshake {
+        what: String,
+        stderr: LastWords,
+        #[source]
+        source: Box<ClientInitializeError>,
+    },
+    #[error("{what} did not list its tools{stderr}")]
+    NoList {
+        what: String,
+        stderr: LastWords,
+        #[source]
+        source: Box<ServiceError>,
+    },
+    #[error("cannot make an HTTP client")]
+    NoClient(#[source] reqwest::Error),
+}
+
+/// The last lines of a child's stderr, as the end of an error's text.
+#[derive(Debug, Default)]
+pub struct LastWords(Vec<String>);
+
+impl LastWords {
+    fn of(tail: Option<&Tail>) -> Self {
+        Self(tail.map(Tail::lines).unwrap_or_default())
+    }
+}
+
+impl fmt::Display for LastWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        f.write_str("; its last words:")?;
+        self.0.iter().try_for_each(|line| write!(f, "\n    {line}"))
+    }
+}
+
+/// What a server tells of its tools in one go.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Listed {
+    pub(super) tools: Vec<Tool>,
+    /// `_meta` of the first page.
+    pub(super) meta: Option<MetaObject>,
+}
+
+/// Hears what a server says unasked.
+#[derive(Debug, Clone)]
+struct Ear {
+    config: ClientConfig,
+    changed: Arc<Notify>,
+}
+
+impl ClientHandler for Ear {
+    fn get_info(&self) -> ClientConfig {
+        self.config.clone()
+    }
+
+    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
+        self.changed.notify_one();
+    }
+}
+
+/// A connection that is up, and the process behind it.
+#[derive(Debug)]
+pub(super) struct Session {
+    what: String,
+    max_message: usize,
+    peer: Peer<RoleClient>,
+    /// Cancelled when the connection is over.
+    over: CancellationToken,
+    close: CancellationToken,
+    child: Option<Child>,
+    faults: Arc<Faults>,
+    changed: Arc<Notify>,
+    _closes: DropGuard,
+}
+
+impl Aim {
+    /// The surface as people know it: its command line or its address.
+    fn what(&self) -> String {
+        match &self.reach {
+            Reach::Command(spawn) | Reach::Las { spawn, .. } => format!("`{}`", spawn.line()),
+            Reach::Url { url, .. } => format!("`{url}`"),
+        }
+    }
+
+    /// Connects, greets and lists, all within the patience. Dropping the future leaves no process behind.
+    pub(super) async fn open(&self, faults: &Arc<Faults>) -> Result<(Session, Listed), OpenError> {
+        let mut child = None;
+        let opened = timeout(self.patience, self.greet(&mut child, faults)).await;
+        let stderr = |child: &Option<Child>| LastWords::of(child.as_ref().map(Child::stderr));
+        let error = match opened {
+            Ok(Ok(greeted)) => return Ok(self.settle(greeted, child, faults)),
+            Ok(Err(error)) => error,
+            Err(_) => return Err(OpenError::Silent { what: self.what(), patience: self.patience, stderr: stderr(&child) }),
+        };
+        if faults.take_cut() {
+            return Err(OpenError::Flooded { what: self.what(), bytes: self.max_message(), stderr: stderr(&child) });
+        }
+        let status = match &mut child {
+            Some(child) => timeout(LAST_BREATH, child.wait()).await.ok().and_then(Result::ok),
+            None => None,
+        };
+        let stderr = stderr(&child);
+        Err(match (error, status) {
+            (Unopened::Early(error), _) => error,
+            (_, Some(status)) => OpenError::Ended { what: self.what(), status, stderr },
+            (Unopened::Handshake(source), None) => OpenError::Handshake { what: self.what(), stderr, source },
+            (Unopened::NoList(source), None) => OpenError::NoList { what: self.what(), stderr, source },
+        })
+    }
+
+    async fn greet(&self, child: &mut Option<Child>, faults: &Arc<Faults>) -> Result<Greeted, Unopened> {
+        let changed = Arc::new(Notify::new());
+        let ear = Ear { config: self.config(), changed: Arc::clone(&changed) };
+        let close = CancellationToken::new();
+        let service = match &self.reach {
+            Reach::Command(spawn) | Reach::Las { spawn, .. } => {
+                let started = child.insert(spawn.start().map_err(OpenError::from)?);
+                let Some((stdin, stdout)) = started.take_pipes() else { return Err(OpenError::from(SpawnError::Empty).into()) };
+                let lines = Lines::new(self.name.clone(), stdout, stdin, self.max_message(), Arc::clone(faults));
+                serve_client_with_lifecycle_and_ct(ear, lines, self.lifecycle(), close.clone()).await
+            }
+            Reach::Url { url, bearer, env } => {
+                let transport = http(url, bearer.as_ref(), env)?;
+                serve_client_with_lifecycle_and_ct(ear, transport, self.lifecycle(), close.clone()).await
+            }
+        };
+        let service = service.map_err(|error| Unopened::Handshake(Box::new(error)))?;
+        let listed = list(service.peer()).await.map_err(|error| Unopened::NoList(Box::new(error)))?;
+        Ok(Greeted { service, close, changed, listed })
+    }
+
+    fn settle(&self, greeted: Greeted, child: Option<Child>, faults: &Arc<Faults>) -> (Session, Listed) {
+        let Greeted { service, close, changed, listed } = greeted;
+        let (peer, over) = (service.peer().clone(), CancellationToken::new());
+        let ends = over.clone().drop_guard();
+        // Ends with the connection, which the session's own guard closes.
+        tokio::spawn(async move {
+            let _ = service.waiting().await;
+            drop(ends);
+        });
+        let session = Session {
+            what: self.what(),
+            max_message: self.max_message(),
+            peer,
+            over,
+            _closes: close.clone().drop_guard(),
+            close,
+            child,
+            faults: Arc::clone(faults),
+            changed,
+        };
+        (session, listed)
+    }
+
+    fn config(&self) -> ClientConfig {
+        let mut capabilities = ClientCapabilities::default();
+        if let Reach::Las { joins: Some((key, joins)), .. } = &self.reach {
+            capabilities.experimental = Some(BTreeMap::from([(key.clone(), joins.clone())]));
+        }
+        let this = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(capabilities, this).with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+
+    fn lifecycle(&self) -> ClientLifecycleMode {
+        match self.reach {
+            Reach::Las { .. } => ClientLifecycleMode::Initialize,
+            Reach::Command(_) | Reach::Url { .. } => ClientLifecycleMode::Auto {
+                preferred_versions: vec![ProtocolVersion::LATEST],
+                legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+            },
+        }
+    }
+
+    /// A Las passes messages of its surfaces on, and its list is theirs together.
+    fn max_message(&self) -> usize {
+        if matches!(self.reach, Reach::Las { .. }) { 2 * MAX_MESSAGE } else { MAX_MESSAGE }
+    }
+}
+
+struct Greeted {
+    service: RunningService<RoleClient, Ear>,
+    close: CancellationToken,
+    changed: Arc<Notify>,
+    listed: Listed,
+}
+
+enum Unopened {
+    Early(OpenError),
+    Handshake(Box<ClientInitializeError>),
+    NoList(Box<ServiceError>),
+}
+
+impl From<OpenError> for Unopened {
+    fn from(error: OpenError) -> Self {
+        Self::Early(error)
+    }
+}
+
+impl Session {
+    /// The other end, to be asked.
+    pub(super) fn peer(&self) -> &Peer<RoleClient> {
+        &self.peer
+    }
+
+    /// Waits until the connection or the process is gone, and says why. Cancel safe.
+    pub(super) async fn ended(&mut self) -> String {
+        let Some(child) = &mut self.child else {
+            self.over.cancelled().await;
+            return format!("{} closed the connection", self.what);
+        };
+        let status = tokio::select! {
+            () = self.over.cancelled() => timeout(LAST_BREATH, child.wait()).await.ok(),
+            status = child.wait() => Some(status),
+        };
+        let stderr = LastWords::of(Some(child.stderr()));
+        if self.faults.take_cut() {
+            return format!("{} sent a message of more than {} bytes and was stopped{stderr}", self.what, self.max_message);
+        }
+        match status {
+            Some(Ok(status)) => format!("{} ended: {status}{stderr}", self.what),
+            _ => format!("{} closed its stdout{stderr}", self.what),
+        }
+    }
+
+    /// Waits for word that the tools have changed, and lists them anew.
+    pub(super) fn relisted(&self, patience: Duration) -> impl Future<Output = Option<Listed>> + use<> {
+        let (changed, peer) = (Arc::clone(&self.changed), self.peer.clone());
+        async move {
+            changed.notified().await;
+            timeout(patience, list(&peer)).await.ok()?.ok()
+        }
+    }
+
+    /// Closes the connection, which ends most servers; after half of `grace` asks the process to end, after all of it kills it.
+    pub(super) async fn close(mut self, grace: Duration) {
+        self.close.cancel();
+        let half = grace / 2;
+        let Some(mut child) = self.child.take() else {
+            let _ = timeout(grace, self.over.cancelled()).await;
+            return;
+        };
+        if timeout(half, child.wait()).await.is_err() {
+            let _ = child.stop(half).await;
+        }
+    }
+}
+
+/// Lists all tools, page by page, up to the bounds.
+async fn list(peer: &Peer<RoleClient>) -> Result<Listed, ServiceError> {
+    let mut listed = Listed::default();
+    let mut cursor = None;
+    for page in 0..MAX_PAGES {
+        let asked = cursor.take().map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+        let answer = peer.list_tools(asked).await?;
+        if page == 0 {
+            listed.meta = answer.meta;
+        }
+        listed.tools.extend(answer.tools);
+        listed.tools.truncate(MAX_TOOLS);
+        cursor = answer.next_cursor;
+        if cursor.is_none() || listed.tools.len() == MAX_TOOLS {
+            break;
+        }
+    }
+    Ok(listed)
+}
+
+/// A streamable HTTP transport; the bearer is read now, so that each connection takes the newest.
+fn http(
+    url: &str,
+    bearer: Option<&SecretSource>,
+    env: &BTreeMap<String, String>,
+) -> Result<StreamableHttpClientTransport<reqwest::Client>, OpenError> {
+    // Fails only when another provider was chosen already, which serves as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::builder()
+        .connect_timeout(CONNECT_DEADLINE)
+        .redirect(reqwest::redirect::Policy::none())
+        .pool_max_idle_per_host(0)
+        .build()
+        .map_err(OpenError::NoClient)?;
+    let config = StreamableHttpClientTransportConfig::with_uri(url.to_owned())
+        .max_sse_event_size(MAX_MESSAGE)
+        .max_json_response_size(MAX_MESSAGE);
+    let config = match bearer {
+        Some(source) => config.auth_header(secret::read(source, env)?),
+        None => config,
+    };
+    Ok(StreamableHttpClientTransport::with_client(client, config))
+}

@@ -1,0 +1,176 @@
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use rmcp::{
+    RoleClient,
+    service::{RxJsonRpcMessage, TxJsonRpcMessage},
+    transport::Transport,
+};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader},
+    sync::Mutex,
+};
+
+/// How much of a line that is no message is shown in the log.
+const MAX_SAMPLE: usize = 120;
+
+/// What went wrong on a wire, told to whoever asks.
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    rubbish: AtomicU64,
+    cut: AtomicBool,
+}
+
+impl Faults {
+    /// How many lines were no messages and were skipped.
+    pub(super) fn rubbish(&self) -> u64 {
+        self.rubbish.load(Ordering::Relaxed)
+    }
+
+    /// Tells, once, whether the wire was cut because a line had no end.
+    pub(super) fn take_cut(&self) -> bool {
+        self.cut.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// JSON-RPC, one message a line, over a child's pipes.
+///
+/// A line that is no message is skipped and counted: a server that prints a greeting to stdout still works. A line longer than the
+/// bound ends the connection, for its rest may never come.
+pub(super) struct Lines<R, W> {
+    name: String,
+    read: BufReader<R>,
+    line: Vec<u8>,
+    max_line: usize,
+    write: Arc<Mutex<Option<W>>>,
+    faults: Arc<Faults>,
+}
+
+impl<R: AsyncRead + Unpin, W> Lines<R, W> {
+    /// Speaks over the two pipes; `name` is for the log.
+    pub(super) fn new(name: String, read: R, write: W, max_line: usize, faults: Arc<Faults>) -> Self {
+        Self { name, read: BufReader::new(read), line: Vec::new(), max_line, write: Arc::new(Mutex::new(Some(write))), faults }
+    }
+
+    /// Reads up to the next line end into `self.line`. False at the end of the stream, and when the line is too long.
+    ///
+    /// Cancel safe: what was consumed is kept in `self.line`, and nothing is awaited between the two.
+    async fn read_line(&mut self) -> bool {
+        loop {
+            let Ok(ready) = self.read.fill_buf().await else { return false };
+            if ready.is_empty() {
+                return false;
+            }
+            let end = ready.iter().position(|byte| *byte == b'\n');
+            let taken = end.map_or(ready.len(), |end| end + 1);
+            self.line.extend_from_slice(ready.get(..taken).unwrap_or(ready));
+            self.read.consume(taken);
+            if self.line.len() > self.max_line {
+                self.faults.cut.store(true, Ordering::Relaxed);
+                tracing::warn!(surface = %self.name, bytes = self.line.len(), "a message is too long; the connection is cut");
+                self.line = Vec::new();
+                return false;
+            }
+            if end.is_some() {
+                return true;
+            }
+        }
+    }
+
+    fn skip(&self) {
+        let count = self.faults.rubbish.fetch_add(1, Ordering::Relaxed) + 1;
+        if count.is_power_of_two() {
+            let shown = self.line.get(..MAX_SAMPLE).unwrap_or(&self.line).escape_ascii();
+            tracing::warn!(surface = %self.name, count, line = %shown, "a line on stdout is no message; skipped");
+        }
+    }
+}
+
+impl<R, W> Transport<RoleClient> for Lines<R, W>
+where
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    type Error = io::Error;
+
+    fn send(&mut self, message: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        let write = Arc::clone(&self.write);
+        async move {
+            let mut line = serde_json::to_vec(&message)?;
+            line.push(b'\n');
+            let mut write = write.lock().await;
+            let Some(pipe) = write.as_mut() else { return Err(io::ErrorKind::NotConnected.into()) };
+            pipe.write_all(&line).await?;
+            pipe.flush().await
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        while self.read_line().await {
+            let message = serde_json::from_slice(&self.line);
+            if message.is_err() && !self.line.trim_ascii().is_empty() {
+                self.skip();
+            }
+            self.line.clear();
+            if let Ok(message) = message {
+                return Some(message);
+            }
+        }
+        None
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        self.write.lock().await.take();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::JsonRpcMessage;
+
+    use super::*;
+
+    const ANSWER: &[u8] = br#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+
+    async fn hear(said: &[u8], max_line: usize) -> (Vec<RxJsonRpcMessage<RoleClient>>, Arc<Faults>) {
+        let faults = Arc::<Faults>::default();
+        let mut lines = Lines::new("test".to_owned(), said, tokio::io::sink(), max_line, Arc::clone(&faults));
+        let mut heard = Vec::new();
+        while let Some(message) = lines.receive().await {
+            heard.push(message);
+        }
+        (heard, faults)
+    }
+
+    #[tokio::test]
+    async fn a_message_between_rubbish_is_not_lost() {
+        let said = [b"Server ready!\n\n\xff\xfe\n[1,2]\n".as_slice(), ANSWER, b"\r\n{\"half\":\n"].concat();
+        let (heard, faults) = hear(&said, 1_000).await;
+        assert!(matches!(heard.as_slice(), [JsonRpcMessage::Response(_)]), "{heard:?}");
+        assert_eq!(faults.rubbish(), 4);
+        assert!(!faults.take_cut());
+    }
+
+    #[tokio::test]
+    async fn a_line_without_an_end_is_cut_off() {
+        let said = [ANSWER, b"\n", &[b'x'; 5_000], b"\n", ANSWER, b"\n"].concat();
+        let (heard, faults) = hear(&said, 4_096).await;
+        assert_eq!(heard.len(), 1);
+        assert!(faults.take_cut());
+    }
+
+    #[tokio::test]
+    async fn a_line_that_just_fits_is_heard() {
+        let said = [ANSWER, b"\n"].concat();
+        let (heard, _) = hear(&said, said.len()).await;
+        assert_eq!(heard.len(), 1);
+        let (heard, faults) = hear(&said, said.len() - 1).await;
+        assert!(heard.is_empty() && faults.take_cut());
+    }
+}
