@@ -92,7 +92,8 @@ mod tests {
     #[test]
     fn a_life_begins_only_with_a_birth() {
         assert!(AgentState::born(&record(0, Event::Started { birth: None })).is_none());
-        let birth = Birth { identity: testing::identity(), mind: Mind::new("Be.".into(), "smol".into()), starting: testing::usd("3") };
+        let birth =
+            Birth { identity: testing::identity(), mind: Mind::new("Be.".into(), "smol".into()), starting: testing::usd("3") };
         let state = AgentState::born(&record(0, Event::Started { birth: Some(Box::new(birth)) })).unwrap();
         assert_eq!((state.status, state.budget.remaining), (BeingStatus::Starting, testing::usd("3")));
     }
