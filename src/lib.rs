@@ -54,6 +54,7 @@ pub mod being;
 pub mod manifest;
 pub mod model;
 pub mod process;
+pub mod store;
 pub mod surface;
 pub mod tool;
 pub mod vocab;

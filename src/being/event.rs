@@ -15,7 +15,7 @@ use crate::vocab::{Digest, Timestamp, Usd};
 ///
 /// Events carry what replay needs, after the output boundary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Event {
     /// A process began to animate the being; at birth it says what the being was born with.
     Started {

@@ -1,0 +1,130 @@
+use std::{
+    fmt::Debug,
+    fs::File,
+    io::{self, Read, Write as _},
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{AtFlags, OFlags};
+
+use super::{
+    access::{self, AccessError},
+    error::StoreError,
+    lock::{Lock, LockError},
+};
+
+pub(super) const JOURNAL: &str = "activity.jsonl";
+pub(super) const PICTURE: &str = "state.json";
+pub(super) const LOCK: &str = "lock";
+
+/// What the store does to files of one folder, and no more: so that a simulation can crash at each of these steps.
+pub(super) trait Folder: Debug + Send {
+    /// Where a file of the folder is, for messages.
+    fn path(&self, name: &str) -> PathBuf;
+    /// Every name in the folder.
+    fn names(&self) -> io::Result<Vec<String>>;
+    /// Opens a file to read it from its start; `None` if there is none.
+    fn open(&self, name: &str) -> Result<Option<Box<dyn Read + Send>>, AccessError>;
+    /// Writes at the end of the journal, which is made if there is none.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// Makes the journal's content durable.
+    fn sync_journal(&mut self) -> io::Result<()>;
+    /// Cuts the journal to `length` bytes.
+    fn cut_journal(&mut self, length: u64) -> io::Result<()>;
+    /// Makes a new file that is durable, though its name may not be yet.
+    fn create(&mut self, name: &str, bytes: &[u8]) -> io::Result<()>;
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
+    fn remove(&mut self, name: &str) -> io::Result<()>;
+    /// Makes names durable.
+    fn sync_names(&mut self) -> io::Result<()>;
+}
+
+/// A folder of the real file system, reached through its descriptor: no symbolic link is ever followed inside it.
+#[derive(Debug)]
+pub(super) struct OsFolder {
+    path: PathBuf,
+    folder: File,
+    journal: Option<File>,
+    /// Held by whoever may write.
+    _lock: Option<Lock>,
+}
+
+impl OsFolder {
+    /// Opens a folder to write in it alone; it is made if there is none.
+    pub(super) fn lock(path: &Path) -> Result<Self, StoreError> {
+        let folder = access::make_folder(path)?;
+        let lock = Lock::take(&folder, path, LOCK).map_err(|error| match error {
+            LockError::Held { pid, .. } => StoreError::Held { path: path.to_owned(), pid },
+            LockError::Access(source) => StoreError::Access(source),
+            LockError::Unlockable { path, source } => StoreError::Unreadable { path, source },
+        })?;
+        Ok(Self { path: path.to_owned(), folder, journal: None, _lock: Some(lock) })
+    }
+
+    /// Opens a folder only to look; `None` if there is none.
+    pub(super) fn look(path: &Path) -> Result<Option<Self>, StoreError> {
+        let folder = access::folder(path)?;
+        Ok(folder.map(|folder| Self { path: path.to_owned(), folder, journal: None, _lock: None }))
+    }
+
+    /// Opens a file to read it.
+    pub(super) fn file(&self, name: &str) -> Result<Option<File>, AccessError> {
+        access::file(&self.folder, &self.path, name, OFlags::RDONLY)
+    }
+
+    fn journal(&mut self) -> io::Result<&mut File> {
+        if self.journal.is_none() {
+            let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+            self.journal = access::file(&self.folder, &self.path, JOURNAL, flags).map_err(AccessError::into_io)?;
+        }
+        self.journal.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Folder for OsFolder {
+    fn path(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        let entries = std::fs::read_dir(&self.path)?;
+        entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    }
+
+    fn open(&self, name: &str) -> Result<Option<Box<dyn Read + Send>>, AccessError> {
+        let Some(file) = self.file(name)? else { return Ok(None) };
+        Ok(Some(Box::new(file)))
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.journal()?.write_all(bytes)
+    }
+
+    fn sync_journal(&mut self) -> io::Result<()> {
+        self.journal.as_ref().map_or(Ok(()), File::sync_data)
+    }
+
+    fn cut_journal(&mut self, length: u64) -> io::Result<()> {
+        self.journal()?.set_len(length)
+    }
+
+    fn create(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let file = access::file(&self.folder, &self.path, name, flags).map_err(AccessError::into_io)?;
+        let mut file = file.ok_or(io::ErrorKind::NotFound)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&self.folder, from, &self.folder, to)?)
+    }
+
+    fn remove(&mut self, name: &str) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.folder, name, AtFlags::empty())?)
+    }
+
+    fn sync_names(&mut self) -> io::Result<()> {
+        self.folder.sync_all()
+    }
+}

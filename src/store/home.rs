@@ -1,0 +1,149 @@
+use std::{
+    fs::File,
+    io::{self, Read as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::OFlags;
+
+use super::{
+    access::{self, AccessError},
+    lock::{Lock, LockError},
+};
+use crate::vocab::Name;
+
+/// The folder in which everything lives that one operator runs; only its owner may enter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Home {
+    path: PathBuf,
+}
+
+/// Why a home cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum HomeError {
+    #[error("the home is not safe to use")]
+    Access(#[from] AccessError),
+    #[error("{} is of format `{found}`, this program knows `{FORMAT}`; use the version of the program that made it", path.display())]
+    OtherFormat { path: PathBuf, found: String },
+    #[error("cannot use {}", path.display())]
+    Unusable {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+}
+
+const FORMAT: &str = "singularity-home-v1";
+const FORMAT_FILE: &str = "format";
+const MAX_FORMAT_LENGTH: u64 = 128;
+
+impl Home {
+    /// Finds the home for work in `cwd`: the nearest folder named `default`, upward as with `.git`, else the one to be made in `cwd`.
+    pub fn find(cwd: &Path, default: &str) -> PathBuf {
+        let nearest = cwd.ancestors().map(|above| above.join(default)).find(|path| path.is_dir());
+        nearest.unwrap_or_else(|| cwd.join(default))
+    }
+
+    /// Opens a home; it is made if there is none.
+    pub fn open(path: &Path) -> Result<Self, HomeError> {
+        let folder = access::make_folder(path)?;
+        let home = Self { path: path.to_owned() };
+        if !home.has_known_format(&folder)? {
+            home.write_format(&folder)?;
+        }
+        Ok(home)
+    }
+
+    /// Opens a home only if there is one, and writes nothing.
+    pub fn existing(path: &Path) -> Result<Option<Self>, HomeError> {
+        let Some(folder) = access::folder(path)? else { return Ok(None) };
+        let home = Self { path: path.to_owned() };
+        home.has_known_format(&folder)?;
+        Ok(Some(home))
+    }
+
+    /// Tells whether the format is written down; refuses one that is not ours.
+    fn has_known_format(&self, folder: &File) -> Result<bool, HomeError> {
+        let Some(file) = access::file(folder, &self.path, FORMAT_FILE, OFlags::RDONLY)? else { return Ok(false) };
+        let mut text = String::new();
+        file.take(MAX_FORMAT_LENGTH).read_to_string(&mut text).map_err(|source| self.unusable(FORMAT_FILE, source))?;
+        match text.trim_end() {
+            FORMAT => Ok(true),
+            "" => Ok(false),
+            found => Err(HomeError::OtherFormat { path: self.path.clone(), found: found.to_owned() }),
+        }
+    }
+
+    /// Writes the format in one write; one that a crash left empty is written again.
+    fn write_format(&self, folder: &File) -> Result<(), HomeError> {
+        let Some(mut file) = access::file(folder, &self.path, FORMAT_FILE, OFlags::WRONLY | OFlags::CREATE)? else { return Ok(()) };
+        let written =
+            file.write_all(format!("{FORMAT}\n").as_bytes()).and_then(|()| file.sync_all()).and_then(|()| folder.sync_all());
+        written.map_err(|source| self.unusable(FORMAT_FILE, source))
+    }
+
+    fn unusable(&self, name: &str, source: io::Error) -> HomeError {
+        HomeError::Unusable { path: self.path.join(name), source }
+    }
+
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The state directory of a being.
+    pub fn being_dir(&self, name: &Name) -> PathBuf {
+        self.path.join("beings").join(name.as_str())
+    }
+
+    /// The names of the beings that have a state directory, sorted.
+    pub fn beings(&self) -> Result<Vec<Name>, HomeError> {
+        let entries = match std::fs::read_dir(self.path.join("beings")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(|source| self.unusable("beings", source))?,
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|source| self.unusable("beings", source))?;
+            names.extend(entry.file_name().to_str().and_then(|name| Name::try_from(name).ok()));
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Where a being works on files unless its manifest says otherwise; never inside a state directory.
+    pub fn workspace(&self, name: &Name) -> PathBuf {
+        self.path.join("work").join(name.as_str())
+    }
+
+    /// The daemon's unix socket.
+    pub fn socket(&self) -> PathBuf {
+        self.path.join("daemon.sock")
+    }
+
+    /// The daemon's log.
+    pub fn daemon_log(&self) -> PathBuf {
+        self.path.join("daemon.log")
+    }
+
+    /// The sets of manifests that were applied.
+    pub fn sets(&self) -> PathBuf {
+        self.path.join("sets")
+    }
+
+    /// What was declared before.
+    pub fn history(&self) -> PathBuf {
+        self.path.join("history")
+    }
+
+    /// Weights of embedded models.
+    pub fn models(&self) -> PathBuf {
+        self.path.join("models")
+    }
+
+    /// Makes this process the home's daemon, or tells which one is.
+    pub fn lock_daemon(&self) -> Result<Lock, LockError> {
+        let folder = access::make_folder(&self.path)?;
+        Lock::take(&folder, &self.path, "daemon.lock")
+    }
+}

@@ -1,0 +1,180 @@
+use std::{io, path::Path};
+
+use super::{
+    error::StoreError,
+    folder::{Folder, OsFolder, PICTURE},
+    journal::Journal,
+    picture,
+    replay::{OpenCall, Replay},
+    scan::wide,
+};
+use crate::{
+    being::{AgentState, Birth, DeclaredIdentity, Event, Record},
+    vocab::{Digest, Timestamp},
+};
+
+/// How a life may begin (SPEC §3, Boot).
+#[derive(Debug, Clone)]
+pub enum Boot {
+    /// A new being; refused where one exists.
+    Fresh { birth: Box<Birth> },
+    /// The being that exists; refused where none does or its identity is not the declared one.
+    Resume { declared: Box<DeclaredIdentity> },
+    /// Whichever is the case: the reconciler's way.
+    Either { birth: Box<Birth>, declared: Box<DeclaredIdentity> },
+}
+
+/// What came up while a life was opened.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Recovered {
+    /// Sentences for the operator.
+    pub warnings: Vec<String>,
+    /// Calls that were begun and have no recorded end: their effect is unknown and they are never made again.
+    pub open_calls: Vec<OpenCall>,
+}
+
+/// One being's open state directory, held by this process alone.
+#[derive(Debug)]
+pub struct Life {
+    journal: Journal,
+    state: AgentState,
+    /// Bytes of records since the last picture was drawn.
+    since_picture: u64,
+    picture_length: u64,
+}
+
+/// A journal shorter than this is replayed in no time, so no picture is drawn for it.
+const SMALL_JOURNAL: u64 = 64 << 10;
+
+impl Life {
+    /// Opens or begins a life, and records that it `started`. A refusal changes nothing.
+    pub fn open(dir: &Path, boot: Boot, at: Timestamp) -> Result<(Self, Recovered), StoreError> {
+        if matches!(boot, Boot::Resume { .. }) && OsFolder::look(dir)?.is_none() {
+            return Err(StoreError::NothingToResume);
+        }
+        Self::open_in(Box::new(OsFolder::lock(dir)?), boot, at)
+    }
+
+    pub(super) fn open_in(folder: Box<dyn Folder>, boot: Boot, at: Timestamp) -> Result<(Self, Recovered), StoreError> {
+        let mut replay = Replay::read(folder.as_ref())?;
+        let stored = replay.state.take();
+        let birth = admit(boot, stored.as_ref(), folder.as_ref())?;
+        let mut journal = Journal::new(folder, replay.seq, replay.length);
+        let warnings = clean_up(&mut journal, replay.torn)?;
+        let cycle = stored.as_ref().map_or(0, |state| state.cycle);
+        let before = journal.length;
+        let started = journal.commit(vec![Event::Started { birth }], cycle, at)?;
+        journal.folder.sync_names().map_err(|error| StoreError::write(journal.folder.path(""), error))?;
+        let state = begin(stored, &started).ok_or_else(|| StoreError::NoBirth { path: journal.folder.path(PICTURE) })?;
+        let since_picture = replay.since_picture.saturating_add(journal.length.saturating_sub(before));
+        let mut life = Self { journal, state, since_picture, picture_length: replay.picture_length.unwrap_or(0) };
+        if replay.picture_length.is_none() || life.wants_checkpoint() {
+            life.checkpoint(at)?;
+        }
+        Ok((life, Recovered { warnings, open_calls: replay.open_calls }))
+    }
+
+    /// The being as all acknowledged records make it.
+    pub const fn state(&self) -> &AgentState {
+        &self.state
+    }
+
+    /// Makes events durable, then applies them. After an error the life takes no more records, and none of these is applied.
+    pub fn append(&mut self, events: Vec<Event>, cycle: u64, at: Timestamp) -> Result<Vec<Record>, StoreError> {
+        if events.is_empty() {
+            return Ok(Vec::new());
+        }
+        let before = self.journal.length;
+        let records = self.journal.commit(events, cycle, at)?;
+        records.iter().for_each(|record| self.state.apply(record));
+        self.since_picture = self.since_picture.saturating_add(self.journal.length.saturating_sub(before));
+        Ok(records)
+    }
+
+    /// Tells whether the journal outgrew the picture, so that drawing a new one costs no more per record than writing it did.
+    pub fn wants_checkpoint(&self) -> bool {
+        self.since_picture > self.picture_length.max(SMALL_JOURNAL)
+    }
+
+    /// Draws the picture anew, in mid-cycle too. When only the picture fails, the life goes on: the journal has everything.
+    pub fn checkpoint(&mut self, at: Timestamp) -> Result<(), StoreError> {
+        let bytes = picture::draw(&self.state)?;
+        let event = Event::Checkpoint { picture: Digest::of(&bytes) };
+        self.append(vec![event], self.state.cycle, at)?;
+        self.since_picture = 0;
+        self.replace_picture(&bytes).map_err(|error| StoreError::write(self.journal.folder.path(PICTURE), error))?;
+        self.picture_length = wide(bytes.len());
+        Ok(())
+    }
+
+    fn replace_picture(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let folder = self.journal.folder.as_mut();
+        let temporary = format!("{TEMPORARY_START}{}{TEMPORARY_END}", self.journal.seq);
+        let replaced = folder.create(&temporary, bytes).and_then(|()| folder.rename(&temporary, PICTURE));
+        if replaced.is_err() {
+            drop(folder.remove(&temporary));
+        }
+        replaced.and_then(|()| folder.sync_names())
+    }
+
+    /// Ends the use of the directory: draws a last picture if anything came after the one before, and lets the lock go.
+    pub fn close(mut self, at: Timestamp) -> Result<(), StoreError> {
+        if self.since_picture > 0 { self.checkpoint(at) } else { Ok(()) }
+    }
+}
+
+const TEMPORARY_START: &str = ".state-";
+const TEMPORARY_END: &str = ".tmp";
+
+/// Decides the four cases of SPEC §3; a birth if a life begins.
+fn admit(boot: Boot, stored: Option<&AgentState>, folder: &dyn Folder) -> Result<Option<Box<Birth>>, StoreError> {
+    match (boot, stored) {
+        (Boot::Fresh { birth } | Boot::Either { birth, .. }, None) => Ok(Some(birth)),
+        (Boot::Fresh { .. }, Some(_)) => Err(StoreError::AlreadyExists { path: folder.path(PICTURE) }),
+        (Boot::Resume { .. }, None) => Err(StoreError::NothingToResume),
+        (Boot::Resume { declared } | Boot::Either { declared, .. }, Some(state)) => {
+            if declared.matches(&state.identity) {
+                return Ok(None);
+            }
+            Err(StoreError::OtherIdentity { fields: differences(&declared, state) })
+        }
+    }
+}
+
+/// Names the declared fields that are not as they were at birth.
+fn differences(declared: &DeclaredIdentity, state: &AgentState) -> Vec<String> {
+    let fields = |value| match value {
+        Ok(serde_json::Value::Object(fields)) => fields,
+        _ => serde_json::Map::new(),
+    };
+    let stored = fields(serde_json::to_value(&state.identity));
+    let declared = fields(serde_json::to_value(declared)).into_iter();
+    declared.filter(|(name, value)| !value.is_null() && stored.get(name) != Some(value)).map(|(name, _)| name).collect()
+}
+
+/// Removes what a crash left: a torn tail and half-made pictures.
+fn clean_up(journal: &mut Journal, torn: u64) -> Result<Vec<String>, StoreError> {
+    let mut warnings = Vec::new();
+    if torn > 0 {
+        journal.cut_tail()?;
+        let path = journal.folder.path(super::folder::JOURNAL);
+        warnings.push(format!("{} ended in a torn write: {torn} bytes at byte {} were cut off", path.display(), journal.length));
+    }
+    let unreadable = |source| StoreError::Unreadable { path: journal.folder.path(""), source };
+    let names = journal.folder.names().map_err(unreadable)?;
+    for name in names.iter().filter(|name| name.starts_with(TEMPORARY_START) && name.ends_with(TEMPORARY_END)) {
+        journal.folder.remove(name).map_err(|source| StoreError::write(journal.folder.path(name), source))?;
+    }
+    Ok(warnings)
+}
+
+fn begin(stored: Option<AgentState>, started: &[Record]) -> Option<AgentState> {
+    let record = started.first()?;
+    match stored {
+        None => AgentState::born(record),
+        Some(mut state) => {
+            state.apply(record);
+            Some(state)
+        }
+    }
+}
