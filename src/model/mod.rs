@@ -1,0 +1,3 @@
+//! Where thoughts come from: servers of chat completions, and the model in this process.
+
+pub mod embedded;
