@@ -16,6 +16,7 @@
 //! an answer that breaks the protocol. An answer that its token limit cut off is no error.
 
 mod chain;
+pub mod embedded;
 mod error;
 mod http;
 mod pool;
