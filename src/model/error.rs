@@ -8,6 +8,8 @@ use crate::{
 pub enum Class {
     /// It cannot, until something is edited.
     Permanent,
+    /// It cannot, but a shorter one may be answered.
+    TooLong,
     /// It may, after `retry_after` where the server named a time.
     Transient { retry_after: Option<Span> },
 }
@@ -36,6 +38,11 @@ impl ModelError {
         Self { class: Class::Permanent, message: message.into(), spent: Vec::new() }
     }
 
+    /// A request that does not fit the model's context.
+    pub fn too_long(message: impl Into<String>) -> Self {
+        Self { class: Class::TooLong, ..Self::permanent(message) }
+    }
+
     /// An error that may be gone at the next try.
     pub fn transient(message: impl Into<String>, retry_after: Option<Span>) -> Self {
         Self { class: Class::Transient { retry_after }, message: message.into(), spent: Vec::new() }
@@ -57,7 +64,9 @@ impl ModelError {
             return errors.remove(0).1;
         }
         let waits: Vec<Option<Span>> = errors.iter().filter_map(|(_, error)| error.retry_after()).collect();
+        let is_too_long = errors.iter().any(|(_, error)| error.class == Class::TooLong);
         let class = match waits.is_empty() {
+            true if is_too_long => Class::TooLong,
             true => Class::Permanent,
             false => Class::Transient { retry_after: waits.into_iter().min().flatten() },
         };
@@ -69,7 +78,7 @@ impl ModelError {
     /// `None` if asking again cannot help, else the time that the server named.
     const fn retry_after(&self) -> Option<Option<Span>> {
         match self.class {
-            Class::Permanent => None,
+            Class::Permanent | Class::TooLong => None,
             Class::Transient { retry_after } => Some(retry_after),
         }
     }

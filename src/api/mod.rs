@@ -1,0 +1,13 @@
+//! The daemon's door: JSON over HTTP on a unix socket in the home, which only its owner can open.
+//!
+//! `GET /v1/status[?newer_than=N]` tells everything, at once or when it changed; `POST /v1/apply`, `/v1/delete` and `/v1/down` ask for
+//! changes. A refusal is a 422 with its class and a sentence. Requests are bounded in size, waits in time.
+
+mod client;
+mod server;
+mod wire;
+
+pub use crate::reconcile::{AppliedSet, AppliedSource, BeingFacts, Condition, ConditionKind, List, ObjectStatus, Status, Truth};
+pub use client::{AskError, Client};
+pub use server::{ListenError, listen, serve};
+pub use wire::{ApplyAnswer, ApplyRequest, Daemon, DeleteAnswer, DeleteRequest, Refusal, RefusalClass, StatusAnswer};

@@ -1,0 +1,138 @@
+use std::{
+    io,
+    os::unix::{fs::PermissionsExt as _, net::UnixStream},
+    path::Path,
+    time::Duration,
+};
+
+use axum::{
+    Json, Router,
+    extract::{DefaultBodyLimit, Query, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use serde::Deserialize;
+use tokio::net::UnixListener;
+
+use super::wire::{ApplyAnswer, ApplyRequest, Daemon, DeleteAnswer, DeleteRequest, Refusal, RefusalClass, StatusAnswer};
+use crate::reconcile::{Handle, RequestError};
+
+/// Why the socket can't be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    #[error("the path of the socket {path} is too long for this system; use a home with a shorter path")]
+    TooLong { path: String },
+    #[error("another daemon listens on {path}; run `singularity down` first")]
+    Taken { path: String },
+    #[error("cannot listen on {path}")]
+    Unusable {
+        path: String,
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Bytes of one request: a fleet's manifests.
+const MAX_REQUEST_BYTES: usize = 300 << 20;
+/// How long a status request waits for news.
+const LONGEST_WAIT: Duration = Duration::from_secs(20);
+/// Bytes of a unix socket's path on Linux.
+const MAX_SOCKET_PATH: usize = 107;
+
+#[derive(Clone)]
+struct Shared {
+    handle: Handle,
+    daemon: Daemon,
+}
+
+/// Opens the socket for this user alone; one that a dead daemon left is taken over.
+pub fn listen(path: &Path) -> Result<UnixListener, ListenError> {
+    let shown = path.display().to_string();
+    if path.as_os_str().len() > MAX_SOCKET_PATH {
+        return Err(ListenError::TooLong { path: shown });
+    }
+    let unusable = |source| ListenError::Unusable { path: shown.clone(), source };
+    if path.exists() {
+        if UnixStream::connect(path).is_ok() {
+            return Err(ListenError::Taken { path: shown });
+        }
+        std::fs::remove_file(path).map_err(unusable)?;
+    }
+    let listener = UnixListener::bind(path).map_err(unusable)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(unusable)?;
+    Ok(listener)
+}
+
+/// Answers requests until `ends` is ready.
+pub async fn serve(
+    listener: UnixListener,
+    handle: Handle,
+    daemon: Daemon,
+    ends: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let router = Router::new()
+        .route("/v1/status", get(status))
+        .route("/v1/apply", post(apply))
+        .route("/v1/delete", post(delete))
+        .route("/v1/down", post(down))
+        .layer(DefaultBodyLimit::max(MAX_REQUEST_BYTES))
+        .with_state(Shared { handle, daemon });
+    axum::serve(listener, router).with_graceful_shutdown(ends).await
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wait {
+    newer_than: Option<u64>,
+}
+
+async fn status(State(shared): State<Shared>, Query(wait): Query<Wait>) -> Json<StatusAnswer> {
+    let mut status = shared.handle.status();
+    if let Some(version) = wait.newer_than {
+        let is_news = status.wait_for(|status| status.version > version);
+        drop(tokio::time::timeout(LONGEST_WAIT, is_news).await);
+    }
+    let status = status.borrow().as_ref().clone();
+    Json(StatusAnswer { daemon: shared.daemon, status })
+}
+
+async fn apply(State(shared): State<Shared>, Json(request): Json<ApplyRequest>) -> Result<Json<ApplyAnswer>, Refused> {
+    let ApplyRequest { set, content, dry_run } = request;
+    let applied = shared.handle.apply(set, content, dry_run).await?;
+    Ok(Json(ApplyAnswer { plan: applied.plan, addresses: applied.addresses }))
+}
+
+async fn delete(State(shared): State<Shared>, Json(request): Json<DeleteRequest>) -> Result<Json<DeleteAnswer>, Refused> {
+    let done = match request {
+        DeleteRequest::Object { address, purge } => shared.handle.delete(address, purge).await?,
+        DeleteRequest::Set { set } => shared.handle.delete_set(set).await?,
+    };
+    Ok(Json(DeleteAnswer { done }))
+}
+
+async fn down(State(shared): State<Shared>) -> Json<()> {
+    shared.handle.down();
+    Json(())
+}
+
+struct Refused(RequestError);
+
+impl From<RequestError> for Refused {
+    fn from(error: RequestError) -> Self {
+        Self(error)
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let class = match &self.0 {
+            RequestError::Invalid(_) | RequestError::Refused(_) => RefusalClass::Configuration,
+            RequestError::Keep(_) => RefusalClass::State,
+            RequestError::Leaving => RefusalClass::Runtime,
+        };
+        let causes = std::iter::successors(std::error::Error::source(&self.0), |cause| cause.source());
+        let message = causes.fold(self.0.to_string(), |told, cause| format!("{told}: {cause}"));
+        (StatusCode::UNPROCESSABLE_ENTITY, Json(Refusal { class, message })).into_response()
+    }
+}

@@ -1,0 +1,80 @@
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    reconcile::{AppliedSet, Status},
+    vocab::{Address, Name},
+};
+
+/// Asks that a set of manifests be applied, in the place of what had its name.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApplyRequest {
+    pub set: Name,
+    pub content: AppliedSet,
+    /// Only tell what would change.
+    pub dry_run: bool,
+}
+
+/// What applying changes.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApplyAnswer {
+    /// The plan as people read it.
+    pub plan: String,
+    /// The objects of the set.
+    pub addresses: Vec<Address>,
+}
+
+/// Asks that an object, or a whole set, be taken away.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum DeleteRequest {
+    Object { address: Address, purge: bool },
+    Set { set: Name },
+}
+
+/// What was taken away.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeleteAnswer {
+    /// Sentences for people.
+    pub done: Vec<String>,
+}
+
+/// Who answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Daemon {
+    pub pid: u32,
+    pub version: String,
+    pub home: PathBuf,
+    /// Folders that are served beside the applied sets.
+    pub folders: Vec<PathBuf>,
+}
+
+/// The daemon and what it knows.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StatusAnswer {
+    pub daemon: Daemon,
+    pub status: Status,
+}
+
+/// Why a request was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Refusal {
+    pub class: RefusalClass,
+    pub message: String,
+}
+
+/// The kind of a refusal, which picks the exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusalClass {
+    Configuration,
+    State,
+    Runtime,
+}
