@@ -5,5 +5,6 @@
 
 pub mod being;
 pub mod manifest;
+pub mod plan;
 pub mod surface;
 pub mod vocab;

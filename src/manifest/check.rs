@@ -64,7 +64,7 @@ impl Cx<'_> {
     }
 
     fn at(&self, part: Option<&LayerPart>, path: &[&str], message: String) -> Problem {
-        let found = part.and_then(|part| Some((part, self.files.get(part.file?)?)));
+        let found = part.into_iter().chain(self.merged.object_part()).find_map(|part| Some((part, self.files.get(part.file?)?)));
         let Some((part, file)) = found else { return Problem::of_setting(format!("`{}`: {message}", self.address)) };
         let steps: Vec<String> = part.prefix.iter().cloned().chain(path.iter().map(|step| (*step).to_owned())).collect();
         let place = Some(Place::of(&file.source.text, &file.root.span_of(&steps, path.is_empty())));

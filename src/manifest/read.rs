@@ -306,11 +306,8 @@ fn place_replicas(fleet: &mut Fleet, cx: &mut Cx<'_>, spec: &BeingSpec, replicas
         };
         match name {
             Ok(name) if fleet.beings.contains_key(&name) => {
-                cx.fault(
-                    &["replicas"],
-                    format!("`being/{name}` is declared twice: as a replica of `being/{base}`, and by its own name"),
-                    Some("rename one of them".into()),
-                );
+                let message = format!("`being/{name}` is declared twice: by its own name, and as a replica of another being");
+                cx.fault(&["replicas"], message, Some("rename one of the two beings".into()));
                 return names;
             }
             Ok(name) => {
