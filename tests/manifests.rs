@@ -1,5 +1,7 @@
 //! What operators write, good and bad, and what they are told.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::{fmt::Write as _, path::PathBuf};
 
 use proptest::prelude::*;
@@ -66,6 +68,29 @@ fn what_cannot_be_read_does_not_hide_what_can() {
     let problems = load(&["no/such/file.toml".into(), "tests/manifests/bad/money-float.toml".into()]).unwrap_err();
     assert_eq!(problems.lines()[0], "no/such/file.toml: cannot be read: no such file or directory");
     assert_eq!(problems.len(), 2);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test lays out a folder of manifests")]
+fn a_folder_is_read_once_in_order_whatever_its_links_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::create_dir_all(at("b/.hidden")).unwrap();
+    for (name, text) in [("z.toml", "# z"), ("b/a.json", "{}"), ("b/.hidden/x.toml", "["), ("note.txt", "["), ("#.toml~", "[")] {
+        std::fs::write(at(name), text).unwrap();
+    }
+    std::os::unix::fs::symlink(folder.path(), at("b/loop")).unwrap();
+    std::os::unix::fs::symlink(at("z.toml"), at("b/z-again.toml")).unwrap();
+    std::os::unix::fs::symlink("nowhere", at("gone.toml")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(at("socket.toml")).unwrap();
+    let sources = Sources::load(&[folder.path().into(), at("z.toml")]);
+    let read: Vec<PathBuf> = sources.files().map(|file| file.path.strip_prefix(folder.path()).unwrap().to_owned()).collect();
+    assert_eq!(read, [PathBuf::from("b/a.json"), PathBuf::from("b/z-again.toml")]);
+    let told: Vec<String> = sources.problems().map(|problem| problem.message.clone()).collect();
+    assert_eq!(told, ["cannot be read: no such file or directory", "is neither a file nor a folder"]);
+    let before = sources.digest();
+    std::fs::write(at("z.toml"), "# changed").unwrap();
+    assert_ne!(Sources::load(&[folder.path().into()]).digest(), before);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The committed schemas are those of the program. `UPDATE=1 cargo test --test schemas` writes them.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use serde_json::Value;
 use singularity::manifest::schemas;
 

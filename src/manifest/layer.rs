@@ -86,7 +86,7 @@ impl Merged {
             match value {
                 Merge::Dict(_, inner) => self.walk(&path, inner, leaves),
                 leaf => {
-                    leaves.extend(self.part(leaf.tag()).map(|part| (path, serde_json::to_value(leaf).unwrap_or_default(), part)))
+                    leaves.extend(self.part(leaf.tag()).map(|part| (path, serde_json::to_value(leaf).unwrap_or_default(), part)));
                 }
             }
         }

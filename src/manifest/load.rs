@@ -182,7 +182,6 @@ fn reason(error: &io::Error) -> String {
 
 impl Variables {
     /// The variables of this process that are settings.
-    #[expect(clippy::disallowed_methods, reason = "the environment is read here, once, and passed on")]
     pub fn of_process() -> Self {
         std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))

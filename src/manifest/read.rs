@@ -89,19 +89,16 @@ pub fn from_variables(overrides: &Overrides) -> Result<Loaded, Problems> {
         (None, None) => Vec::new(),
         (command, entrypoint) => [Some(command.unwrap_or("node")), entrypoint].into_iter().flatten().collect(),
     };
-    let mut model = json!({ "provider": "brama" });
     let mut problems = Vec::new();
+    let mut model = json!({ "provider": "brama" });
     if said("BRAMA_HMAC_SECRET_FILE").is_none() {
-        match said(BARE_SECRET) {
-            Some(_) => model["hmac_secret"] = json!({ "env": BARE_SECRET }),
-            None => {
-                problems.push(Problem::of_setting(format!("secret file: BRAMA_HMAC_SECRET_FILE or {BARE_SECRET} is required")));
-                model["hmac_secret"] = json!({ "env": BARE_SECRET });
-            }
+        model = json!({ "provider": "brama", "hmac_secret": { "env": BARE_SECRET } });
+        if said(BARE_SECRET).is_none() {
+            problems.push(Problem::of_setting(format!("secret file: BRAMA_HMAC_SECRET_FILE or {BARE_SECRET} is required")));
         }
     }
-    let mut being = json!({ "model": "brama", "workspace": "." });
-    being["las"] = if las.is_empty() { json!({ "only": [] }) } else { json!({ "command": las }) };
+    let las = if las.is_empty() { json!({ "only": [] }) } else { json!({ "command": las }) };
+    let being = json!({ "model": "brama", "workspace": ".", "las": las });
     let Ok(brama) = Name::try_from("brama") else { return Err(Problems::default()) };
     let Ok(agent) = Name::try_from("agent") else { return Err(Problems::default()) };
     let object = |kind: Kind, name: &Name, value: Value| Object {
@@ -370,8 +367,7 @@ impl Settings {
 
     fn lay_over(&self, object: &mut Object, being: Option<&Name>) {
         let Address { kind, name } = &object.address;
-        let is_run =
-            |chosen: &Name| chosen == name || chosen.as_str().strip_prefix(name.as_str()).is_some_and(|rest| is_replica(rest));
+        let is_run = |chosen: &Name| chosen == name || chosen.as_str().strip_prefix(name.as_str()).is_some_and(is_replica);
         let is_brama =
             object.parts.iter().rev().find_map(|part| part.value.get("provider")).and_then(Value::as_str) == Some("brama");
         let takes = match kind {

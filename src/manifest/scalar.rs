@@ -60,8 +60,11 @@ scalar!(
 /// The longest span that a manifest may name: a year.
 const MAX_SPAN: Span = Span::from_secs(366 * 24 * 3_600);
 
+/// Tells whether a text keeps a rule.
+type Rule = fn(&str) -> bool;
+
 /// The rules that a regular expression cannot hold, by the `format` that names them in the schema.
-pub(crate) const FORMATS: [(&str, fn(&str) -> bool); 4] = [
+pub(crate) const FORMATS: [(&str, Rule); 4] = [
     ("usd", |text| Usd::parse(text).is_ok()),
     ("span", |text| text.parse::<Span>().is_ok_and(|span| span <= MAX_SPAN)),
     ("name", |text| Name::try_from(text).is_ok()),

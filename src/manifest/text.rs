@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, ops::Range};
 
+use super::problem::quoted;
 use jsonc_parser::{ParseOptions, ast, common::Ranged as _};
 use serde_json::{Map, Number, Value};
 use toml::{
@@ -103,9 +104,28 @@ impl Node {
 pub(crate) fn read_toml(text: &str) -> (Node, Vec<Fault>) {
     let (table, errors) = DeTable::parse_recoverable(text);
     let fault = |error: toml::de::Error| Fault { span: error.span().unwrap_or_default(), message: error.message().to_owned() };
-    let mut faults: Vec<Fault> = errors.into_iter().map(fault).collect();
+    let mut faults = told_once(text, errors.into_iter().map(fault));
     let node = toml_table(table.get_ref(), table.span(), &mut faults);
     (node, faults)
+}
+
+/// Names the key of each duplicate. A table that is there twice is told once, and not again for each of its keys.
+fn told_once(text: &str, faults: impl Iterator<Item = Fault>) -> Vec<Fault> {
+    let mut is_in_twin = false;
+    let mut told = Vec::new();
+    for mut fault in faults {
+        if fault.message == "duplicate key" {
+            let line = text.get(..fault.span.start).and_then(|before| before.rsplit('\n').next()).unwrap_or_default();
+            let is_header = line.trim_start().starts_with('[');
+            if is_in_twin && !is_header {
+                continue;
+            }
+            is_in_twin = is_header;
+            fault.message = format!("{} is declared twice in this file", quoted(text.get(fault.span.clone()).unwrap_or_default()));
+        }
+        told.push(fault);
+    }
+    told
 }
 
 fn toml_table(table: &DeTable<'_>, span: Range<usize>, faults: &mut Vec<Fault>) -> Node {
@@ -154,7 +174,7 @@ pub(crate) fn read_json(text: &str) -> (Node, Vec<Fault>) {
     if let Err(error) = serde_json::from_str::<Value>(text) {
         let at = offset(text, error.line(), error.column());
         let said = error.to_string();
-        let message = said.split(" at line ").next().unwrap_or(&said).to_owned();
+        let message = said.split(" at line ").next().unwrap_or(&said).replace("EOF while parsing", "the text ends inside");
         return (nothing(), vec![Fault { span: at..at + 1, message }]);
     }
     match jsonc_parser::parse_to_ast(text, &Default::default(), &ParseOptions::default()) {
@@ -191,7 +211,7 @@ fn json_entries(object: &ast::Object<'_>, faults: &mut Vec<Fault>) -> Vec<Entry>
             ast::ObjectPropName::Word(word) => word.range,
         };
         if !seen.insert(key) {
-            faults.push(Fault { span: range.start..range.end, message: format!("duplicate key `{key}`") });
+            faults.push(Fault { span: range.start..range.end, message: format!("{} is declared twice in this file", quoted(key)) });
             continue;
         }
         let node = json_value(&property.value, faults);

@@ -95,21 +95,10 @@ fn wrong_being(at: &Address, step: &Step, declared: Option<&BeingSpec>, seen: Op
         _ if breaks || has(Effect::Refuse) => Some(Fault::BreaksPromise(at.clone())),
         Verdict::Stop => Some(Fault::StopsDeclared(at.clone())),
         Verdict::Create => runs.then_some(Fault::StartsTwice(at.clone())),
-        Verdict::Keep => (!applied.is_some_and(|applied| is_alike(applied, spec))).then_some(Fault::KeepsOld(at.clone())),
+        Verdict::Keep => (!applied.is_some_and(|applied| applied == spec)).then_some(Fault::KeepsOld(at.clone())),
         Verdict::Update { changes } if changes.is_empty() => Some(Fault::Silent(at.clone())),
         Verdict::Update { .. } => (has(Effect::Restart) || applied.is_some_and(|applied| applied.workspace != spec.workspace))
             .then_some(Fault::ChangesTooMuch(at.clone())),
         Verdict::Restart { .. } => (!has(Effect::Restart) && !failed).then_some(Fault::RestartsNothing(at.clone())),
     }
-}
-
-/// Alike but for what only birth uses: an identity that matches the stored one needs no change.
-fn is_alike(applied: &BeingSpec, spec: &BeingSpec) -> bool {
-    let without = |spec: &BeingSpec| {
-        let mut spec = spec.clone();
-        spec.identity = Default::default();
-        spec.specialty.clear();
-        spec
-    };
-    without(applied) == without(spec)
 }

@@ -137,7 +137,9 @@ fn being(spec: &BeingSpec, seen: Option<&ObservedBeing>, used: &[Change]) -> Ste
     let Some(before) = &seen.spec else { return step(Verdict::Create, "its state is there, but nothing animates it") };
     let mut found = changes(Kind::Being, before, spec);
     enforce_prompt(spec, &mut found);
-    found.retain(|change| change.effect != Effect::Refuse);
+    // No promise is broken: before birth there is none, after it these fields agree with what is stored.
+    let harmless = if seen.born.is_none() { Effect::Restart } else { Effect::Told };
+    found.iter_mut().filter(|change| change.effect == Effect::Refuse).for_each(|change| change.effect = harmless);
     found.extend(used.iter().cloned());
     settle(seen, found)
 }
