@@ -53,6 +53,7 @@
 pub mod being;
 pub mod manifest;
 pub mod model;
+pub mod plan;
 pub mod process;
 pub mod store;
 pub mod surface;

@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     being::{DeclaredIdentity, Price},
@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// Everything that one set of manifests declares, resolved: no default is open, no reference dangles (SPEC §2).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fleet {
     pub models: BTreeMap<Name, ModelSpec>,
     pub surfaces: BTreeMap<Name, SurfaceSpec>,
@@ -25,7 +25,7 @@ impl Fleet {
 }
 
 /// What beings think with.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelSpec {
     pub provider: ProviderSpec,
     pub price: Price,
@@ -40,7 +40,7 @@ pub struct ModelSpec {
 }
 
 /// Who answers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "provider", rename_all = "lowercase")]
 pub enum ProviderSpec {
     /// A GGUF file in this process; `None` is the model that `singularity model pull` brings.
@@ -52,7 +52,7 @@ pub enum ProviderSpec {
 }
 
 /// Where a secret is read from, each time that it is needed. Never the secret itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SecretSource {
     File(PathBuf),
@@ -60,7 +60,7 @@ pub enum SecretSource {
 }
 
 /// An MCP server.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SurfaceSpec {
     pub transport: TransportSpec,
     pub scope: Scope,
@@ -72,7 +72,7 @@ pub struct SurfaceSpec {
 }
 
 /// How a surface is reached.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TransportSpec {
     /// A process that speaks MCP on its standard streams. `{workspace}` is filled in per being.
@@ -82,7 +82,7 @@ pub enum TransportSpec {
 }
 
 /// Whose process a surface is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
     /// One process per being.
@@ -93,7 +93,7 @@ pub enum Scope {
 }
 
 /// What the output boundary does with an offending result (SPEC §7).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Boundary {
     /// Replaces the whole result.
@@ -104,7 +104,7 @@ pub enum Boundary {
 }
 
 /// One autonomous agent, as declared.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BeingSpec {
     pub specialty: String,
     /// Declared models, first that answers.
@@ -127,7 +127,7 @@ pub struct BeingSpec {
 }
 
 /// What an edit of `prompt` does to a living being (SPEC §11).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PromptPolicy {
     /// `prompt` is what a being is born with.
@@ -138,7 +138,7 @@ pub enum PromptPolicy {
 }
 
 /// The surfaces that a being gets, resolved from `only` minus `skip`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LasSpec {
     pub surfaces: Vec<Name>,
     /// Surfaces that must expose at least one tool at boot.
@@ -148,7 +148,7 @@ pub struct LasSpec {
 }
 
 /// A Las of another make: its command, and what `LAS_ONLY` and `LAS_SKIP` tell it (SPEC §7).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExternalLas {
     pub command: Vec<String>,
     pub only: Option<String>,
@@ -156,7 +156,7 @@ pub struct ExternalLas {
 }
 
 /// When a being wakes, and how long a turn may be.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CycleSpec {
     pub every: Span,
     pub max_tool_rounds: u32,
@@ -165,14 +165,14 @@ pub struct CycleSpec {
 }
 
 /// What a being may spend.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetSpec {
     pub starting: Usd,
     pub instance_usd_per_hour: Usd,
 }
 
 /// What an operator armed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CapabilitySpec {
     pub memory: bool,
     pub files: bool,

@@ -1,0 +1,351 @@
+//! Documents as written. Every key is optional here, because `[defaults.*]` and other layers may bring it; what must be there in the end is
+//! checked once all layers are merged.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::scalar::{Glob, HexDigest, HttpUrl, Identifier, Money, ObjectName, SpanText};
+
+/// A whole manifest: any number of models, surfaces and beings, and the defaults that are merged under them.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Manifest")]
+pub(crate) struct ManifestDocument {
+    /// The schema that editors check a JSON manifest with; TOML says it in a comment, `#:schema <path>`.
+    #[serde(rename = "$schema")]
+    pub schema: Option<String>,
+    /// What beings think with, by name.
+    #[schemars(extend("x-named" = true))]
+    pub model: BTreeMap<String, ModelDocument>,
+    /// MCP servers, by name; their tools are called `<surface>__<tool>`.
+    #[schemars(extend("x-named" = true))]
+    pub surface: BTreeMap<String, SurfaceDocument>,
+    /// Autonomous agents, by name.
+    #[schemars(extend("x-named" = true))]
+    pub being: BTreeMap<String, BeingDocument>,
+    /// What is merged under every object of a kind, in all files of the fleet.
+    pub defaults: Option<DefaultsDocument>,
+}
+
+/// What is merged under every object of a kind.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Defaults")]
+pub(crate) struct DefaultsDocument {
+    /// Merged under every model; keys that a model's provider does not use are left out.
+    pub model: Option<ModelDocument>,
+    /// Merged under every surface; keys that a surface's transport does not use are left out.
+    pub surface: Option<SurfaceDocument>,
+    /// Merged under every being.
+    pub being: Option<BeingDocument>,
+}
+
+/// What beings think with: a model in this process, a server that speaks chat completions, or the Brama gateway.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Model")]
+pub(crate) struct ModelDocument {
+    /// Who answers: `embedded` (in this process), `openai` (any server that speaks `/v1/chat/completions`) or `brama` (the gateway, signed with HMAC).
+    pub provider: Option<ProviderName>,
+    /// A GGUF file for `embedded`, relative to the manifest; without it the model that `singularity model pull` brings.
+    #[schemars(length(min = 1, max = 4096))]
+    pub path: Option<String>,
+    /// Where the server is, such as `http://127.0.0.1:8000/v1`; for `brama` the gateway's root, `http://127.0.0.1:8081` unless said otherwise.
+    pub base_url: Option<HttpUrl>,
+    /// The model's name as its server knows it; for `brama` also a selector (`any`, `any-vision-capable`, `best`, `task:*`), `any` unless said otherwise.
+    #[schemars(length(min = 1, max = 256))]
+    pub model: Option<String>,
+    /// The key that an `openai` server asks for.
+    pub api_key: Option<SecretDocument>,
+    /// The secret that requests to `brama` are signed with.
+    pub hmac_secret: Option<SecretDocument>,
+    /// A bearer token for `brama`.
+    pub bearer: Option<SecretDocument>,
+    /// What tokens cost, in USD per million.
+    pub price: Option<PriceDocument>,
+    /// How many tokens an answer may have at most.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub max_tokens: Option<u32>,
+    /// How freely the model chooses, with at most three decimals.
+    #[schemars(range(min = 0.0, max = 2.0))]
+    pub temperature: Option<f64>,
+    /// How long an answer may take.
+    pub timeout: Option<SpanText>,
+    /// How many requests may be under way at once.
+    #[schemars(range(min = 1, max = 1_024))]
+    pub concurrency: Option<u16>,
+    /// How many tokens fit into one request, its answer included.
+    #[schemars(range(min = 512, max = 10_000_000))]
+    pub context_tokens: Option<u32>,
+}
+
+/// Who answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(title = "Provider", inline)]
+pub(crate) enum ProviderName {
+    Embedded,
+    OpenAi,
+    Brama,
+}
+
+/// What tokens cost, in USD per million, as exact decimals.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Price")]
+pub(crate) struct PriceDocument {
+    /// The price of a million tokens that the model reads.
+    pub input: Option<Money>,
+    /// The price of a million tokens that the model writes.
+    pub output: Option<Money>,
+}
+
+/// Where a secret is read from: a file that only its owner can read, or an environment variable. The secret itself is never written in a manifest.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Secret", extend("minProperties" = 1, "maxProperties" = 1))]
+pub(crate) struct SecretDocument {
+    /// A file that holds the secret, readable by its owner alone; relative to the manifest.
+    #[schemars(length(min = 1, max = 4096))]
+    pub file: Option<String>,
+    /// The environment variable that holds the secret.
+    #[schemars(length(min = 1, max = 256), regex(pattern = r"^[A-Za-z_][A-Za-z0-9_]*$"))]
+    pub env: Option<String>,
+}
+
+/// An MCP server: a command that speaks MCP on its standard streams, or the URL of one that speaks streamable HTTP.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Surface")]
+pub(crate) struct SurfaceDocument {
+    /// Program and arguments; `{workspace}` is the being's workspace. A program with a `/` is relative to the manifest.
+    #[schemars(length(min = 1, max = 256), inner(length(max = 32_768)))]
+    pub command: Option<Vec<String>>,
+    /// Where the server listens, instead of `command`.
+    pub url: Option<HttpUrl>,
+    /// A bearer token for `url`.
+    pub bearer: Option<SecretDocument>,
+    /// Whose process it is: `being` starts one for each being, `shared` one for all.
+    pub scope: Option<ScopeName>,
+    /// Variables for the process, beside a clean environment; `{workspace}` is filled in.
+    pub env: BTreeMap<String, String>,
+    /// How long one call may take.
+    pub timeout: Option<SpanText>,
+    /// Whether results of this surface may credit revenue, as those of `finance` and `trading` may.
+    pub trusted_revenue: Option<bool>,
+    /// What becomes of a result that would leak a secret or a path: `reject` replaces it, `redact` only the offending part.
+    pub boundary: Option<BoundaryName>,
+}
+
+/// Whose process a surface is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(title = "Scope", inline)]
+pub(crate) enum ScopeName {
+    Being,
+    Shared,
+}
+
+/// What becomes of a result that would leak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(title = "Boundary", inline)]
+pub(crate) enum BoundaryName {
+    Reject,
+    Redact,
+}
+
+/// One autonomous agent.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Being")]
+pub(crate) struct BeingDocument {
+    /// What the being is good at; part of its identity, fixed at birth once declared.
+    #[schemars(length(min = 1, max = 256))]
+    pub specialty: Option<String>,
+    /// A declared model, or several: the first that answers is used.
+    pub model: Option<ModelList>,
+    /// The system prompt that the being is born with; without it one that says who it is and that existing costs money.
+    #[schemars(length(min = 1))]
+    pub prompt: Option<String>,
+    /// What an edit of `prompt` does to a living being: `birth` nothing, `enforce` replaces its prompt.
+    pub prompt_policy: Option<PromptPolicyName>,
+    /// An observation from outside that the first cycle begins with; at most 65536 bytes, no NUL.
+    pub stimulus: Option<String>,
+    /// The folder that the being's file tools and surfaces work in, relative to the manifest; without it one of its own in the home.
+    #[schemars(length(min = 1, max = 4096))]
+    pub workspace: Option<String>,
+    /// How many such beings there are; more than one are called `<name>-0`, `<name>-1` and so on.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub replicas: Option<u32>,
+    /// Whether the being exists but does not act.
+    pub paused: Option<bool>,
+    /// Which surfaces the being gets.
+    pub las: Option<LasDocument>,
+    /// When the being wakes, and how long a turn may be.
+    pub cycle: Option<CycleDocument>,
+    /// What the being may spend.
+    pub budget: Option<BudgetDocument>,
+    /// Money granted after birth; each id is applied exactly once, ever.
+    pub grant: Option<Vec<GrantDocument>>,
+    /// What the operator armed.
+    pub capabilities: Option<CapabilityDocument>,
+    /// Who the being is; what is not declared is pinned at birth.
+    pub identity: Option<IdentityDocument>,
+    /// Free labels to select beings by.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// The name of a model, or a list of names.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum ModelList {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl ModelList {
+    pub(crate) fn names(&self) -> &[String] {
+        match self {
+            Self::One(name) => std::slice::from_ref(name),
+            Self::Many(names) => names,
+        }
+    }
+}
+
+impl JsonSchema for ModelList {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ModelList".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let name = generator.subschema_for::<ObjectName>();
+        schemars::json_schema!({
+            "type": ["string", "array"],
+            "format": "name",
+            "items": name,
+            "minItems": 1,
+            "maxItems": 16,
+        })
+    }
+}
+
+/// What an edit of `prompt` does to a living being.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(title = "Prompt policy", inline)]
+pub(crate) enum PromptPolicyName {
+    Birth,
+    Enforce,
+}
+
+/// Which surfaces a being gets: `only` minus `skip`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Las")]
+pub(crate) struct LasDocument {
+    /// Globs over the declared surfaces; without it all of them, `[]` none.
+    #[schemars(length(max = 256))]
+    pub only: Option<Vec<Glob>>,
+    /// Globs over the declared surfaces that are left out again.
+    #[schemars(length(max = 256))]
+    pub skip: Option<Vec<Glob>>,
+    /// Surfaces that must be selected and expose at least one tool when the being boots.
+    #[schemars(length(max = 256))]
+    pub required: Option<Vec<ObjectName>>,
+    /// Another program in the place of the built-in Las: it is told `only` and `skip` as they are, and knows surfaces of its own.
+    #[schemars(length(min = 1, max = 256), inner(length(max = 32_768)))]
+    pub command: Option<Vec<String>>,
+}
+
+/// When a being wakes, and how long a turn may be.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Cycle")]
+pub(crate) struct CycleDocument {
+    /// How long the being rests between two cycles.
+    pub every: Option<SpanText>,
+    /// How often a cycle may ask the model before it ends.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub max_tool_rounds: Option<u32>,
+    /// The being rests for good after this many cycles of its life.
+    #[schemars(range(min = 1))]
+    pub limit: Option<u64>,
+}
+
+/// What a being may spend.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Budget")]
+pub(crate) struct BudgetDocument {
+    /// What the being is born with, in USD; fixed at birth, later money comes by `grant`.
+    pub starting: Option<Money>,
+    /// What an hour of existence costs, in USD.
+    pub instance_usd_per_hour: Option<Money>,
+}
+
+/// Money granted after birth.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Grant")]
+pub(crate) struct GrantDocument {
+    /// Names the grant; one id is applied once, ever.
+    pub id: Option<Identifier>,
+    /// How much, in USD.
+    pub usd: Option<Money>,
+}
+
+/// What an operator arms or disarms.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Capabilities")]
+pub(crate) struct CapabilityDocument {
+    /// Whether the being may remember and recall.
+    pub memory: Option<bool>,
+    /// Whether the being may read and write files of its workspace.
+    pub files: Option<bool>,
+    /// Whether the being may spawn children; this version has none, so only `false` is accepted.
+    pub children: Option<bool>,
+}
+
+/// Who a being is. What is declared must equal what is stored, for good; what is not is pinned at birth.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Identity")]
+pub(crate) struct IdentityDocument {
+    /// The being's id.
+    pub agent_id: Option<Identifier>,
+    /// The name that the being calls itself by.
+    #[schemars(length(min = 1, max = 128))]
+    pub name: Option<String>,
+    /// A short sign, such as `ADA`.
+    #[schemars(length(min = 1, max = 32))]
+    pub ticker: Option<String>,
+    /// What sort of agent it is.
+    #[schemars(length(min = 1, max = 128))]
+    pub agent_type: Option<String>,
+    /// What part it plays, such as `worker`.
+    pub role: Option<Identifier>,
+    /// Where it lives, such as `prod`.
+    pub environment: Option<Identifier>,
+    /// The machine that it lives on.
+    pub host: Option<Identifier>,
+    /// The workload that it is part of.
+    pub workload_id: Option<Identifier>,
+    /// The workload's public key.
+    pub workload_public_key: Option<HexDigest>,
+    /// SHA-256 of the program.
+    pub executable_digest: Option<HexDigest>,
+    /// SHA-256 of the code.
+    pub code_digest: Option<HexDigest>,
+    /// SHA-256 of the policy.
+    pub policy_digest: Option<HexDigest>,
+    /// The policy's number in its sequence.
+    pub policy_sequence: Option<u64>,
+}

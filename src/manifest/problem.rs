@@ -1,0 +1,232 @@
+use std::{
+    fmt::{self, Write as _},
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+/// Something that is wrong with a manifest, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Problem {
+    /// The file, or `None` for a variable or a flag, which the message then names.
+    pub file: Option<PathBuf>,
+    /// The place in the file, or `None` when the file as a whole is meant.
+    pub place: Option<Place>,
+    pub message: String,
+    pub hint: Option<String>,
+}
+
+/// A place in a text, with the line that is shown.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// From 1.
+    pub line: usize,
+    /// From 1, in characters.
+    pub column: usize,
+    /// How many characters are meant, at least 1, never past the end of the line.
+    pub width: usize,
+    /// Bytes of the text.
+    pub span: (usize, usize),
+    pub line_text: String,
+}
+
+/// All problems of all files of one run, sorted by place, each told once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Problems(Vec<Problem>);
+
+/// Characters of a line that are shown before the meant part, and in all.
+const SHOWN_BEFORE: usize = 60;
+const SHOWN_IN_ALL: usize = 120;
+/// How much of a value is quoted in a message.
+const QUOTED: usize = 60;
+
+impl Place {
+    /// Finds the line and column of `span` in `text`.
+    pub(crate) fn of(text: &str, span: &Range<usize>) -> Self {
+        let start = text.floor_char_boundary(span.start.min(text.len()));
+        let end = text.floor_char_boundary(span.end.clamp(start, text.len()));
+        let (before, after) = (text.get(..start).unwrap_or_default(), text.get(start..).unwrap_or_default());
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let line_end = after.find('\n').map_or(text.len(), |at| start + at);
+        let chars = |range: Range<usize>| text.get(range).unwrap_or_default().chars().count();
+        Self {
+            line: before.matches('\n').count() + 1,
+            column: chars(line_start..start) + 1,
+            width: chars(start..end.min(line_end)).max(1),
+            span: (start, end),
+            line_text: text.get(line_start..line_end).unwrap_or_default().trim_end_matches('\r').to_owned(),
+        }
+    }
+
+    /// Hides the meant part of the line, for what must not be shown again.
+    pub(crate) fn hide(mut self) -> Self {
+        let shown = self.line_text.chars().take(self.column - 1).chain("\"…\"".chars());
+        self.line_text = shown.chain(self.line_text.chars().skip(self.column - 1 + self.width)).collect();
+        self.width = 3;
+        self
+    }
+
+    /// The part of the line that is shown, and where the meant part starts in it. Control characters cannot reach a terminal.
+    fn window(&self) -> (String, usize) {
+        let plain = |c: char| {
+            if c == '\t' {
+                ' '
+            } else if c.is_control() {
+                '\u{fffd}'
+            } else {
+                c
+            }
+        };
+        let length = self.line_text.chars().count();
+        let from = if length <= SHOWN_IN_ALL { 0 } else { (self.column - 1).saturating_sub(SHOWN_BEFORE) };
+        let middle = self.line_text.chars().skip(from).take(SHOWN_IN_ALL).map(plain);
+        let (lead, tail) = (if from > 0 { "…" } else { "" }, if from + SHOWN_IN_ALL < length { "…" } else { "" });
+        (lead.chars().chain(middle).chain(tail.chars()).collect(), self.column - 1 - from + lead.chars().count())
+    }
+}
+
+impl Problem {
+    /// A problem of a file as a whole.
+    pub(crate) fn of_file(file: &Path, message: impl Into<String>) -> Self {
+        Self { file: Some(file.to_owned()), place: None, message: message.into(), hint: None }
+    }
+
+    /// A problem of a variable or a flag, which `message` names.
+    pub(crate) fn of_setting(message: impl Into<String>) -> Self {
+        Self { file: None, place: None, message: message.into(), hint: None }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// Quotes a value for a message: in backticks, without control characters, cut when it is long.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut shown: String =
+        text.chars().take(QUOTED).flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect();
+    if text.chars().nth(QUOTED).is_some() {
+        shown.push('…');
+    }
+    format!("`{shown}`")
+}
+
+/// The known word nearest to `word`, when one is near enough to have been meant.
+pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let score = |known: &str| {
+        strsim::normalized_damerau_levenshtein(&word.to_lowercase(), known).max(strsim::jaro_winkler(word, known) - 0.15)
+    };
+    let scored = known.into_iter().map(|known| (score(known), known));
+    scored.filter(|(score, _)| *score >= 0.6).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, known)| known)
+}
+
+/// A hint that names the nearest known word.
+pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    nearest(word, known).map(|known| format!("did you mean `{known}`?"))
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}", self.message)?;
+        if let Some(file) = &self.file {
+            write!(f, "\n  --> {}", file.display())?;
+        }
+        let gutter = self.place.as_ref().map_or(2, |place| place.line.to_string().len() + 1);
+        if let Some(place) = &self.place {
+            let (shown, at) = place.window();
+            let width = place.width.min(shown.chars().count().saturating_sub(at).max(1));
+            write!(f, ":{}:{}", place.line, place.column)?;
+            write!(f, "\n{:gutter$} |\n{:>gutter$} | {shown}\n{:gutter$} | {:at$}{}", "", place.line, "", "", "^".repeat(width))?;
+        }
+        let Some(hint) = &self.hint else { return Ok(()) };
+        write!(f, "\n{:gutter$} = hint: {hint}", "")
+    }
+}
+
+impl Problems {
+    /// The problems, sorted by file and place.
+    pub fn iter(&self) -> impl Iterator<Item = &Problem> {
+        self.0.iter()
+    }
+
+    /// Tells whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Tells whether any of them stands in this file.
+    pub fn concerns(&self, file: &Path) -> bool {
+        self.0.iter().any(|problem| problem.file.as_deref() == Some(file))
+    }
+
+    /// Each problem on a line of its own, `file:line:column: message`, for logs and status.
+    pub fn lines(&self) -> Vec<String> {
+        self.0.iter().map(Problem::line).collect()
+    }
+}
+
+impl Problem {
+    /// The problem on one line, `file:line:column: message`.
+    pub fn line(&self) -> String {
+        let mut line = String::new();
+        if let Some(file) = &self.file {
+            let _infallible = write!(line, "{}", file.display());
+            if let Some(place) = &self.place {
+                let _infallible = write!(line, ":{}:{}", place.line, place.column);
+            }
+            line.push_str(": ");
+        }
+        line + &self.message
+    }
+}
+
+impl FromIterator<Problem> for Problems {
+    fn from_iter<I: IntoIterator<Item = Problem>>(problems: I) -> Self {
+        let mut problems: Vec<Problem> = problems.into_iter().collect();
+        problems.sort();
+        problems.dedup();
+        Self(problems)
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for problem in &self.0 {
+            write!(f, "{problem}\n\n")?;
+        }
+        let problems = if self.0.len() == 1 { "problem" } else { "problems" };
+        write!(f, "{} {problems}; nothing was changed", self.0.len())
+    }
+}
+
+impl std::error::Error for Problems {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_past_the_end_or_inside_a_character_is_still_a_place() {
+        let text = "a = \"ä\"\nb";
+        for span in [0..0, 5..6, 6..7, 9..200, 400..500] {
+            let place = Place::of(text, &span);
+            assert!(place.width >= 1 && place.column >= 1);
+        }
+        let place = Place::of(text, &(4..8));
+        assert_eq!((place.line, place.column, place.width), (1, 5, 3));
+    }
+
+    #[test]
+    fn a_line_cannot_send_control_characters_to_a_terminal() {
+        let text = format!("{}\u{1b}[2Jx", "y".repeat(300));
+        let problem = Problem { place: Some(Place::of(&text, &(300..301))), ..Problem::of_file(Path::new("a"), "bad") };
+        assert!(!problem.to_string().contains('\u{1b}'));
+        assert!(problem.to_string().lines().all(|line| line.chars().count() < 140));
+        assert!(!quoted("a\u{1b}b").contains('\u{1b}'));
+    }
+}

@@ -1,0 +1,72 @@
+//! Texts with a rule, as documents hold them: each has a definition of its own in the schema, so that an error knows which rule was broken.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+
+use crate::vocab::{Name, Span, Usd};
+
+macro_rules! scalar {
+    ($(#[doc = $doc:literal])* $name:ident, $title:literal, $schema:tt) => {
+        $(#[doc = $doc])*
+        #[derive(Debug, Clone, Deserialize)]
+        pub(crate) struct $name(pub String);
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                let mut schema = json_schema!($schema);
+                schema.insert("title".into(), $title.into());
+                schema.insert("description".into(), concat!($($doc),*).trim().into());
+                schema
+            }
+        }
+    };
+}
+
+scalar!(
+    /// An exact amount of US dollars as a decimal string, never a float.
+    Money, "Amount", { "type": "string", "format": "usd", "pattern": r"^[0-9]+(\.[0-9]+)?$", "examples": ["0.25", "10"] }
+);
+scalar!(
+    /// A span of time.
+    SpanText, "Span", { "type": "string", "format": "span", "examples": ["5s", "1m30s", "250ms"] }
+);
+scalar!(
+    /// The name of a declared object.
+    ObjectName, "Name", { "type": "string", "format": "name", "pattern": Name::PATTERN }
+);
+scalar!(
+    /// A glob over names: `*`, `?`, `[a-z]`, `{a,b}`.
+    Glob, "Glob", { "type": "string", "format": "glob", "minLength": 1, "maxLength": 256, "examples": ["fin*"] }
+);
+scalar!(
+    /// An http or https URL.
+    HttpUrl, "URL", { "type": "string", "format": "uri", "pattern": r"^https?://[^/\s?#]+", "maxLength": 4096 }
+);
+scalar!(
+    /// 1 to 128 of ASCII letters, digits, `-`, `_`, `.` and `:`.
+    Identifier, "Identifier", { "type": "string", "pattern": "^[A-Za-z0-9._:-]{1,128}$" }
+);
+scalar!(
+    /// 64 lowercase hexadecimal characters.
+    HexDigest, "Digest", { "type": "string", "pattern": "^[0-9a-f]{64}$" }
+);
+
+/// The longest span that a manifest may name: a year.
+const MAX_SPAN: Span = Span::from_secs(366 * 24 * 3_600);
+
+/// Tells whether a text keeps a rule.
+type Rule = fn(&str) -> bool;
+
+/// The rules that a regular expression cannot hold, by the `format` that names them in the schema.
+pub(crate) const FORMATS: [(&str, Rule); 4] = [
+    ("usd", |text| Usd::parse(text).is_ok()),
+    ("span", |text| text.parse::<Span>().is_ok_and(|span| span <= MAX_SPAN)),
+    ("name", |text| Name::try_from(text).is_ok()),
+    ("glob", |text| globset::Glob::new(text).is_ok()),
+];
