@@ -50,11 +50,15 @@
 //!   one owner of each says `#[expect(…, reason = "…")]`.
 //! - `pub(crate)` is the default: a room's door is what its `mod.rs` names.
 
+pub mod api;
 pub mod being;
+pub mod cli;
 pub mod manifest;
 pub mod model;
 pub mod plan;
 pub mod process;
+pub mod reconcile;
+pub mod runtime;
 pub mod store;
 pub mod surface;
 pub mod tool;

@@ -67,6 +67,15 @@ impl Sources {
         sources
     }
 
+    /// Adds a text as if it had been read from `path` in `folder`; one that was read from there already is left out.
+    pub fn add_text(&mut self, path: &Path, folder: &Path, text: &str) {
+        let place = path.file_name().map_or_else(|| folder.to_owned(), |name| folder.join(name));
+        let real = fs::canonicalize(&place).unwrap_or(place);
+        if self.seen.insert(real) {
+            self.add(path, folder.to_owned(), text.as_bytes());
+        }
+    }
+
     /// The files that were read.
     pub fn files(&self) -> impl Iterator<Item = &Source> {
         self.files.iter()

@@ -13,8 +13,6 @@ pub struct Status {
     pub list: List,
     /// A download of weights that is under way, in bytes.
     pub pulling: Option<(u64, u64)>,
-    /// Whether what is declared has been looked at, and everything that follows was begun.
-    pub is_settled: bool,
 }
 
 /// Objects with their status: what `get -o json` prints.

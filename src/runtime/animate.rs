@@ -2,7 +2,7 @@ use std::{collections::BTreeSet, io, path::{Path, PathBuf}, sync::Arc, time::Dur
 
 use tokio::sync::watch;
 
-use super::{Assignment, Driver, Ground, Snapshot, Until};
+use super::{Assignment, Driver, Ground, Snapshot, UnitView, Until};
 use crate::{
     being::Being,
     store::{Boot, Life, StoreError},
@@ -30,6 +30,36 @@ pub enum AnimateError {
     },
 }
 
+impl AnimateError {
+    /// One word for programs.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::State(_) => "StateUnusable",
+            Self::Surfaces(_) => "SurfaceUnavailable",
+            Self::Catalogue(_) => "CatalogueRefused",
+            Self::Workspace { .. } => "WorkspaceUnusable",
+        }
+    }
+
+    /// Tells whether only an operator can help. A surface may come back, a lock may be let go, a disk may get room.
+    pub const fn is_permanent(&self) -> bool {
+        match self {
+            Self::State(error) => !matches!(
+                error,
+                StoreError::Held { .. } | StoreError::Full { .. } | StoreError::Unwritable { .. } | StoreError::Poisoned { .. }
+            ),
+            Self::Surfaces(_) | Self::Workspace { .. } => false,
+            Self::Catalogue(_) => true,
+        }
+    }
+
+    /// The error and all its causes in one line.
+    pub fn told(&self) -> String {
+        let causes = std::iter::successors(std::error::Error::source(self), |cause| cause.source());
+        causes.fold(self.to_string(), |told, cause| format!("{told}: {cause}"))
+    }
+}
+
 /// How a being is to be animated.
 #[derive(Debug)]
 pub struct Start {
@@ -52,6 +82,7 @@ pub async fn animate(
     ground: Arc<Ground>,
     start: Start,
     board: watch::Sender<Option<Snapshot>>,
+    in_force: Option<watch::Sender<UnitView>>,
 ) -> Result<(Driver, BTreeSet<String>), AnimateError> {
     let Start { assignment, dir, boot, until } = start;
     let opening = tokio::task::block_in_place(|| Life::open(&dir, boot))?;
@@ -69,7 +100,7 @@ pub async fn animate(
     }
     let begun = recovered.open_calls.into_iter().map(|call| call.call_id).collect();
     let rules = assignment.rules(tools.toolbox.definitions());
-    let driver = Driver { ground, assignment, being: Being::new(state), life, rules, tools, board, until, last_report: None };
+    let driver = Driver { ground, assignment, being: Being::new(state), life, rules, tools, board, in_force, until, last_report: None };
     Ok((driver, begun))
 }
 

@@ -3,7 +3,7 @@ use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
-    AnimateError, Assignment, Ground, Phase, Snapshot,
+    AnimateError, Assignment, Ground, Phase, Snapshot, UnitView,
     animate::Tools,
     clock::Stopwatch,
 };
@@ -56,6 +56,8 @@ pub struct Driver {
     pub(super) rules: Rules,
     pub(super) tools: Tools,
     pub(super) board: watch::Sender<Option<Snapshot>>,
+    /// Where an edit that is in force is shown.
+    pub(super) in_force: Option<watch::Sender<UnitView>>,
     pub(super) until: Until,
     pub(super) last_report: Option<Report>,
 }
@@ -72,7 +74,7 @@ impl Driver {
         self.tell(Input::Closed { failed: matches!(because, Ending::Upstream { .. }) })?;
         let now = self.ground.clock.now();
         tokio::task::block_in_place(|| self.life.checkpoint(self.being.state(), now))?;
-        let snapshot = Snapshot::of(self.being.state(), Phase::Stopping, self.last_report.clone());
+        let snapshot = self.snapshot(Phase::Stopping);
         Ok(Ended { because, last_report: self.last_report, snapshot })
     }
 
@@ -139,7 +141,11 @@ impl Driver {
     }
 
     fn show(&self, phase: Phase) {
-        self.board.send_replace(Some(Snapshot::of(self.being.state(), phase, self.last_report.clone())));
+        self.board.send_replace(Some(self.snapshot(phase)));
+    }
+
+    fn snapshot(&self, phase: Phase) -> Snapshot {
+        Snapshot::of(self.being.state(), phase, self.last_report.clone(), self.tools.las.health())
     }
 
     /// Notes the end of a cycle.
@@ -246,6 +252,9 @@ impl Driver {
         }
         self.rules = new.rules(self.tools.toolbox.definitions());
         let before = std::mem::replace(&mut self.assignment, new);
+        if let Some(in_force) = &self.in_force {
+            in_force.send_modify(|view| view.assignment = Arc::new(self.assignment.clone()));
+        }
         for edit in self.assignment.edits(Some(&before), self.being.state()) {
             self.tell(edit)?;
         }
@@ -291,8 +300,9 @@ fn passed_over(model: &str, error: &ModelError) -> ThinkError {
 fn think_error(error: &ModelError) -> ThinkError {
     let class = match error.class {
         model::Class::Permanent => ThinkErrorClass::Permanent,
+        model::Class::TooLong => ThinkErrorClass::TooLong,
         model::Class::Transient { retry_after } => ThinkErrorClass::Transient { retry_after },
     };
     let spent = error.spent.iter().map(|spent| (spent.usage, spent.price)).collect();
-    ThinkError { class, message: error.message.clone(), spent }
+    ThinkError { class, message: error.to_string(), spent }
 }

@@ -25,4 +25,5 @@ pub use driver::{Command, Driver, Ended, Until};
 pub use embedded::{Pulling, Weights};
 pub use ground::Ground;
 pub use snapshot::{Phase, Snapshot};
+pub use crate::surface::las::SurfaceHealth;
 pub use unit::{Failure, Unit, UnitPhase, UnitView};

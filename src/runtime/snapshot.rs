@@ -1,8 +1,11 @@
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
     being::{AgentState, BeingStatus, Report},
-    vocab::{Timestamp, Usd},
+    surface::las::SurfaceHealth,
+    vocab::{Name, Timestamp, Usd},
 };
 
 /// What observers see of a living being, after each durable step.
@@ -20,6 +23,8 @@ pub struct Snapshot {
     pub updated_at: Timestamp,
     /// How the last cycle of this process ended.
     pub last_report: Option<Report>,
+    /// How the selected surfaces are.
+    pub surfaces: BTreeMap<Name, SurfaceHealth>,
 }
 
 /// What a living being is doing.
@@ -44,7 +49,7 @@ pub enum Phase {
 
 impl Snapshot {
     /// Looks at a being.
-    pub fn of(state: &AgentState, phase: Phase, last_report: Option<Report>) -> Self {
+    pub fn of(state: &AgentState, phase: Phase, last_report: Option<Report>, surfaces: BTreeMap<Name, SurfaceHealth>) -> Self {
         Self {
             phase,
             status: state.status,
@@ -57,6 +62,7 @@ impl Snapshot {
             total_tokens: state.budget.total_tokens,
             updated_at: state.updated_at,
             last_report,
+            surfaces,
         }
     }
 }

@@ -1,4 +1,4 @@
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -57,6 +57,10 @@ pub struct Failure {
     pub message: String,
 }
 
+/// Waits before a failed being is started again: doubled from the first to the longest, and from the start after a quiet time.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+const QUIET: Duration = Duration::from_secs(600);
 /// Commands that may wait for a unit; a sender waits when it is full.
 const MAX_WAITING_COMMANDS: usize = 16;
 
@@ -119,7 +123,7 @@ enum Over {
 
 impl Keeper {
     async fn keep(mut self) {
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT, QUIET);
         loop {
             let watch = Stopwatch::start();
             self.show(UnitPhase::Booting);
@@ -166,7 +170,7 @@ impl Keeper {
     }
 
     /// Holds a failed being until its wait is over or an edit comes. False when it was told to stop.
-    async fn hold(&mut self, failure: Failure, wait: Option<std::time::Duration>) -> bool {
+    async fn hold(&mut self, failure: Failure, wait: Option<Duration>) -> bool {
         self.board.send_replace(None);
         let deadline = wait.map(|wait| Stopwatch::start().after(wait));
         self.show(match wait {
@@ -217,12 +221,7 @@ fn over(ended: Result<super::Ended, StoreError>) -> Over {
 }
 
 fn failed(error: &AnimateError) -> Over {
-    let failure = Failure { reason: error.reason().to_owned(), message: chain(error) };
+    let failure = Failure { reason: error.reason().to_owned(), message: error.told() };
     Over::Failed { permanent: error.is_permanent(), failure }
 }
 
-/// An error and all its causes in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
-}

@@ -1,0 +1,215 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    BeingFacts, Condition, ConditionKind, List, ObjectStatus, Reconciler, Status, SurfaceFacts,
+    reconciler::Refused,
+    status::{activity, conditions},
+};
+use crate::{
+    plan::{Born, Observed, ObservedBeing, Phase, Plan, Verdict},
+    runtime::{Assignment, Failure, Unit, UnitPhase},
+    store::peek,
+    vocab::{Address, Kind, Name},
+};
+
+impl Reconciler {
+    /// What the runtime reports, as a plan needs it.
+    pub(super) fn observe(&mut self) -> Observed {
+        let declared: Vec<Name> = self.declared.good.fleet.beings.keys().cloned().collect();
+        for name in declared {
+            self.look_at_birth(&name);
+        }
+        let names = self.units.keys().chain(self.born.keys()).cloned().collect::<std::collections::BTreeSet<_>>();
+        let beings = names.into_iter().map(|name| (name.clone(), self.observed(&name))).collect();
+        Observed { models: self.enacted.models.clone(), surfaces: self.enacted.surfaces.clone(), beings }
+    }
+
+    fn observed(&self, name: &Name) -> ObservedBeing {
+        let born = self.born.get(name).cloned();
+        let generation = self.observed_generations.get(&Address::new(Kind::Being, name.clone())).copied().unwrap_or(0);
+        let Some(unit) = self.units.get(name) else { return ObservedBeing { spec: None, generation, phase: Phase::Stopped, born } };
+        let view = unit.view();
+        let phase = match view.phase {
+            UnitPhase::Booting | UnitPhase::Live if view.assignment.being.paused => Phase::Held,
+            UnitPhase::Booting | UnitPhase::Live => Phase::Running,
+            UnitPhase::Waiting { failure, .. } => Phase::Failed { permanent: false, reason: failure.reason },
+            UnitPhase::Stalled { failure } => Phase::Failed { permanent: true, reason: failure.reason },
+            UnitPhase::Stopped => Phase::Stopped,
+        };
+        ObservedBeing { spec: Some((*view.assignment.being).clone()), generation, phase, born }
+    }
+
+    /// Remembers what a being was born with; it never changes.
+    fn look_at_birth(&mut self, name: &Name) {
+        if self.born.contains_key(name) {
+            return;
+        }
+        let state = peek(&self.ground.home.being_dir(name)).ok().flatten();
+        let born = state.map(|state| Born { identity: state.identity, starting: state.budget.starting });
+        self.born.extend(born.map(|born| (name.clone(), born)));
+    }
+
+    /// Carries a plan out. Nothing is chosen here: what may not happen yet is held, and the next run takes it up.
+    pub(super) async fn act(&mut self, plan: &Plan) {
+        self.ground.models.replace(&self.declared.good.fleet.models);
+        self.enacted.models.clone_from(&self.declared.good.fleet.models);
+        self.enacted.surfaces.clone_from(&self.declared.good.fleet.surfaces);
+        for (address, step) in plan.steps.iter().filter(|(address, _)| address.kind == Kind::Being) {
+            let name = &address.name;
+            match &step.verdict {
+                Verdict::Refuse { changes } => {
+                    let fields: Vec<&str> = changes.iter().map(|change| change.path.as_str()).collect();
+                    let failure = Failure { reason: "Refused".to_owned(), message: format!("{} ({})", step.because, fields.join(", ")) };
+                    self.refuse(name, failure);
+                }
+                Verdict::Stop => self.leave(name),
+                Verdict::Restart { .. } => {
+                    self.leave(name);
+                    self.refused.remove(name);
+                }
+                Verdict::Create => self.start(name),
+                Verdict::Keep | Verdict::Update { .. } => self.hand_over(name).await,
+            }
+        }
+    }
+
+    fn refuse(&mut self, name: &Name, failure: Failure) {
+        let Some(edit) = Assignment::of(&self.declared.good.fleet, name) else { return };
+        self.refused.insert(name.clone(), (edit, failure));
+        if !self.units.contains_key(name) {
+            tracing::warn!(being = %name, "its declaration is refused and nothing of it runs");
+        }
+    }
+
+    fn start(&mut self, name: &Name) {
+        let Some(assignment) = Assignment::of(&self.declared.good.fleet, name) else { return };
+        if self.leaving.contains(name) || self.units.contains_key(name) {
+            return;
+        }
+        self.refused.remove(name);
+        let unit = Unit::spawn(Arc::clone(&self.ground), assignment, self.ground.home.being_dir(name));
+        let (mut view, mut board) = unit.changes();
+        let bell = Arc::clone(&self.bell);
+        tokio::spawn(async move {
+            while tokio::select! { changed = view.changed() => changed, changed = board.changed() => changed }.is_ok() {
+                bell.notify_one();
+            }
+        });
+        self.units.insert(name.clone(), unit);
+    }
+
+    /// Stops a being; its name is held until it is gone.
+    pub(super) fn leave(&mut self, name: &Name) {
+        let Some(unit) = self.units.remove(name) else { return };
+        self.leaving.insert(name.clone());
+        let name = name.clone();
+        self.departures.spawn(async move {
+            unit.stop().await;
+            name
+        });
+    }
+
+    /// Hands the declaration to a living being that does not have it yet, unless it refused just that.
+    async fn hand_over(&mut self, name: &Name) {
+        let Some(wanted) = Assignment::of(&self.declared.good.fleet, name) else { return };
+        let Some(unit) = self.units.get(name) else { return };
+        let is_in_force = *unit.view().assignment == wanted;
+        let was_refused = self.refused.get(name).is_some_and(|(edit, _)| *edit == wanted);
+        if is_in_force {
+            self.refused.remove(name);
+        }
+        if is_in_force || was_refused {
+            return;
+        }
+        self.refused.remove(name);
+        let ticket = unit.assign(wanted.clone()).await;
+        let (tell, name) = (self.refusals.0.clone(), name.clone());
+        tokio::spawn(async move {
+            let failure = match ticket.await {
+                Ok(Err(error)) => Some(Failure { reason: error.reason().to_owned(), message: error.told() }),
+                Ok(Ok(())) | Err(_) => None,
+            };
+            drop(tell.send(Refused { name, edit: wanted, failure }).await);
+        });
+    }
+
+    pub(super) fn note_refusal(&mut self, refused: Refused) {
+        let Refused { name, edit, failure } = refused;
+        match failure {
+            Some(failure) => drop(self.refused.insert(name, (edit, failure))),
+            None => drop(self.refused.remove(&name)),
+        }
+        self.publish();
+    }
+
+    /// Shows what is known, where it changed.
+    pub(super) fn publish(&mut self) {
+        let addresses: Vec<Address> = self.declared.good.fleet.addresses().collect();
+        let mut items: Vec<ObjectStatus> = addresses.iter().map(|address| self.object(address)).collect();
+        let undeclared = self.units.keys().filter(|name| !self.declared.good.fleet.beings.contains_key(*name)).cloned();
+        for name in undeclared.collect::<Vec<_>>() {
+            items.push(self.object(&Address::new(Kind::Being, name)));
+        }
+        let list = List { items, problems: self.declared.problems.clone() };
+        let pulling = self.weights.pulling().borrow().map(|pulling| (pulling.done, pulling.total));
+        self.status.send_if_modified(|status| {
+            if status.version > 0 && status.list == list && status.pulling == pulling {
+                return false;
+            }
+            *status = Arc::new(Status { version: status.version + 1, list, pulling });
+            true
+        });
+    }
+
+    fn object(&mut self, address: &Address) -> ObjectStatus {
+        let generation = self.declared.good.generations.get(address).map_or(0, |generation| generation.number);
+        let (conditions, being, is_in_force) = match address.kind {
+            Kind::Being => self.being(&address.name),
+            Kind::Model | Kind::Surface => {
+                let ready = Condition::new(ConditionKind::Ready, true, "Declared", "it is used when a being needs it");
+                (vec![ready], None, true)
+            }
+        };
+        if is_in_force {
+            self.observed_generations.insert(address.clone(), generation);
+        }
+        let observed_generation = self.observed_generations.get(address).copied().unwrap_or(0);
+        ObjectStatus { address: address.to_string(), generation, observed_generation, conditions, being }
+    }
+
+    fn being(&self, name: &Name) -> (Vec<Condition>, Option<BeingFacts>, bool) {
+        let refused = self.refused.get(name).map(|(_, failure)| failure);
+        let Some(unit) = self.units.get(name) else {
+            let held = if self.leaving.contains(name) { "an earlier process of it ends" } else { "it is about to start" };
+            let mut rows = vec![Condition::new(ConditionKind::Ready, false, "Waiting", held)];
+            rows.push(Condition::new(ConditionKind::Progressing, refused.is_none(), "Waiting", held));
+            rows.extend(refused.map(|failure| Condition::new(ConditionKind::Stalled, true, &failure.reason, &failure.message)));
+            return (rows, None, false);
+        };
+        let (view, snapshot) = (unit.view(), unit.snapshot());
+        let is_in_force = Assignment::of(&self.declared.good.fleet, name).is_some_and(|wanted| *view.assignment == wanted);
+        let facts = BeingFacts {
+            agent_id: snapshot.as_ref().map(|snapshot| snapshot.agent_id.clone()),
+            activity: activity(&view, snapshot.as_ref()),
+            status: snapshot.as_ref().map_or_else(|| "unknown".to_owned(), |snapshot| snapshot.status.to_string()),
+            cycle: snapshot.as_ref().map_or(0, |snapshot| snapshot.cycle),
+            model: snapshot.as_ref().map_or_else(String::new, |snapshot| snapshot.current_model.clone()),
+            balance_usd: snapshot.as_ref().map_or_else(String::new, |snapshot| snapshot.remaining.to_string()),
+            earned_usd: snapshot.as_ref().map_or_else(String::new, |snapshot| snapshot.earned.to_string()),
+            spent_usd: snapshot.as_ref().map_or_else(String::new, |snapshot| snapshot.spent.to_string()),
+            total_tokens: snapshot.as_ref().map_or(0, |snapshot| snapshot.total_tokens),
+            restarts: view.restarts,
+            state_dir: self.ground.home.being_dir(name),
+            surfaces: snapshot.as_ref().map_or_else(BTreeMap::new, surfaces),
+        };
+        (conditions(&view, snapshot.as_ref(), refused), Some(facts), is_in_force)
+    }
+}
+
+fn surfaces(snapshot: &crate::runtime::Snapshot) -> BTreeMap<String, SurfaceFacts> {
+    let facts = |(name, health): (&Name, &crate::runtime::SurfaceHealth)| {
+        let facts = SurfaceFacts { up: health.up, reason: health.reason.clone(), tools: health.tools, restarts: health.restarts };
+        (name.to_string(), facts)
+    };
+    snapshot.surfaces.iter().map(facts).collect()
+}

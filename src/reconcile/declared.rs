@@ -1,0 +1,170 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    AppliedSet, KeepError,
+    sets::{Sets, read_json, write_json},
+};
+use crate::{
+    manifest::{Fleet, Loaded, Overrides, Problems, Sources, read},
+    store::Home,
+    vocab::{Address, Digest, Kind, Name},
+};
+
+/// What is declared: where it is read from, the last good fleet, and what is wrong now.
+#[derive(Debug)]
+pub(super) struct Declared {
+    folders: Vec<PathBuf>,
+    pub(super) sets: Sets,
+    overrides: Overrides,
+    history: PathBuf,
+    pub(super) good: Good,
+    pub(super) problems: Vec<String>,
+    read: Option<Digest>,
+}
+
+/// The last fleet that validated, with how often each of its objects changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Good {
+    pub(super) fleet: Fleet,
+    pub(super) generations: BTreeMap<Address, Generation>,
+}
+
+/// How often an object changed, and the digest of its spec.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Generation {
+    pub(super) number: u64,
+    digest: Digest,
+}
+
+/// What is declared right now, whether it validates or not.
+pub(super) struct Reading {
+    digest: Digest,
+    pub(super) result: Result<Fleet, Problems>,
+    files: BTreeMap<Address, Vec<PathBuf>>,
+}
+
+impl Declared {
+    /// Begins with the last good fleet of an earlier daemon.
+    pub(super) fn new(home: &Home, folders: Vec<PathBuf>, overrides: Overrides) -> Result<Self, KeepError> {
+        let history = home.history().join("fleet.json");
+        let good = read_json(&history)?.unwrap_or_default();
+        Ok(Self { folders, sets: Sets::new(home.sets()), overrides, history, good, problems: Vec::new(), read: None, files: BTreeMap::new() })
+    }
+
+    /// Reads folders and sets afresh. `instead` stands in for the set of its name.
+    pub(super) fn look(&self, instead: Option<(&Name, &AppliedSet)>) -> Result<Reading, KeepError> {
+        let mut sets = self.sets.all()?;
+        sets.extend(instead.map(|(name, set)| (name.clone(), set.clone())));
+        let mut sources = Sources::load(&self.folders);
+        for source in sets.values().flat_map(|set| &set.sources) {
+            sources.add_text(&source.path, &source.folder, &source.text);
+        }
+        let deleted: BTreeSet<&Address> = sets.values().flat_map(|set| &set.deleted).collect();
+        let digest = Digest::of(format!("{} {deleted:?}", sources.digest()));
+        let loaded = read(&sources, &self.overrides);
+        let files = loaded.as_ref().map(files).unwrap_or_default();
+        let result = loaded.map(|Loaded { fleet, .. }| without(fleet, &deleted));
+        Ok(Reading { digest, result, files })
+    }
+
+    /// Tells whether the reading lacks a being of the last good fleet: a file may be about to be written.
+    pub(super) fn lacks_a_being(&self, reading: &Reading) -> bool {
+        let Ok(fleet) = &reading.result else { return true };
+        self.read != Some(reading.digest) && self.good.fleet.beings.keys().any(|name| !fleet.beings.contains_key(name))
+    }
+
+    /// Takes a reading: a good one becomes the fleet, of a bad one the problems are kept beside the fleet as it was.
+    pub(super) fn take(&mut self, reading: Reading) -> Result<(), KeepError> {
+        self.read = Some(reading.digest);
+        match reading.result {
+            Err(problems) => self.problems = problems.lines(),
+            Ok(fleet) => {
+                self.problems.clear();
+                self.files = reading.files;
+                let generations = generations(&fleet, &self.good.generations);
+                let good = Good { fleet, generations };
+                if good != self.good {
+                    write_json(&self.history, &good)?;
+                    self.good = good;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The set that declares an object; `None` where a served folder does, or nobody.
+    pub(super) fn set_of(&self, address: &Address) -> Result<Option<(Name, AppliedSet)>, KeepError> {
+        Ok(self.sets.all()?.into_iter().find(|(_, set)| self.is_declared_in(address, set)))
+    }
+
+    /// The objects that a set declares.
+    pub(super) fn addresses_of(&self, set: &AppliedSet) -> Vec<Address> {
+        self.good.fleet.addresses().filter(|address| self.is_declared_in(address, set)).collect()
+    }
+
+    /// The files that an object stands in.
+    pub(super) fn files_of(&self, address: &Address) -> &[PathBuf] {
+        self.files.get(address).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    fn is_declared_in(&self, address: &Address, set: &AppliedSet) -> bool {
+        set.sources.iter().any(|source| self.files_of(address).contains(&source.path))
+    }
+
+    /// The folders and files that are to be watched.
+    pub(super) fn watched(&self) -> &[PathBuf] {
+        &self.folders
+    }
+}
+
+impl Reading {
+    /// Tells whether nothing changed between two readings.
+    pub(super) fn agrees_with(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+
+    /// The objects that a set declares.
+    pub(super) fn addresses_of(&self, set: &AppliedSet) -> Vec<Address> {
+        let is_declared = |files: &Vec<PathBuf>| set.sources.iter().any(|source| files.contains(&source.path));
+        self.files.iter().filter(|(_, files)| is_declared(files)).map(|(address, _)| address.clone()).collect()
+    }
+}
+
+fn files(loaded: &Loaded) -> BTreeMap<Address, Vec<PathBuf>> {
+    loaded.fleet.addresses().map(|address| (address.clone(), loaded.origins.files(&address))).collect()
+}
+
+fn without(mut fleet: Fleet, deleted: &BTreeSet<&Address>) -> Fleet {
+    let kept = |kind: Kind, name: &Name| !deleted.contains(&Address::new(kind, name.clone()));
+    fleet.models.retain(|name, _| kept(Kind::Model, name));
+    fleet.surfaces.retain(|name, _| kept(Kind::Surface, name));
+    fleet.beings.retain(|name, _| kept(Kind::Being, name));
+    fleet
+}
+
+/// Counts the changes of each object on.
+fn generations(fleet: &Fleet, before: &BTreeMap<Address, Generation>) -> BTreeMap<Address, Generation> {
+    let digest = |address: &Address| {
+        let json = match address.kind {
+            Kind::Model => serde_json::to_vec(&fleet.models.get(&address.name)),
+            Kind::Surface => serde_json::to_vec(&fleet.surfaces.get(&address.name)),
+            Kind::Being => serde_json::to_vec(&fleet.beings.get(&address.name)),
+        };
+        Digest::of(json.unwrap_or_default())
+    };
+    let next = |address: Address| {
+        let digest = digest(&address);
+        let number = match before.get(&address) {
+            Some(old) if old.digest == digest => old.number,
+            Some(old) => old.number + 1,
+            None => 1,
+        };
+        (address, Generation { number, digest })
+    };
+    fleet.addresses().map(next).collect()
+}

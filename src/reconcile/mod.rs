@@ -1,0 +1,22 @@
+//! Converging: what runs is made equal to what is declared, level-triggered (SPEC §11).
+//!
+//! **Flow.** A wake carries no data. Files and applied sets are read afresh, become a fleet or problems; what runs is observed; a plan is
+//! made, judged and carried out; the status is published. One run at a time, on a change, a request, the end of a unit, and every half
+//! minute.
+//!
+//! **Guarantees.** While anything does not validate, the last good fleet goes on, also after a restart of the daemon. A plan that its judge
+//! finds a fault in is not carried out. What vanished counts as removed only when it is still gone after a second look. A being that stops is
+//! waited for before another process of it starts.
+//!
+//! **Cost.** A run whose texts did not change costs their reading and digests, and a comparison for each object.
+
+mod act;
+mod declared;
+mod reconciler;
+mod sets;
+mod status;
+mod watch;
+
+pub use reconciler::{Applied, Handle, Reconciler, RequestError, Settings};
+pub use sets::{AppliedSet, AppliedSource, KeepError};
+pub use status::{BeingFacts, Condition, ConditionKind, List, ObjectStatus, Status, SurfaceFacts, Truth};

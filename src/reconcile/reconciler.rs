@@ -1,0 +1,357 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Notify, mpsc, oneshot, watch},
+    task::JoinSet,
+};
+
+use super::{
+    AppliedSet, KeepError, Status,
+    declared::{Declared, Reading},
+    watch::Watch,
+};
+use crate::{
+    manifest::{Fleet, Overrides, Problems},
+    plan::{Born, judge, plan},
+    runtime::{Assignment, Failure, Ground, Unit, Weights},
+    vocab::{Address, Kind, Name},
+};
+
+/// What a reconciler is told at its start.
+#[derive(Debug)]
+pub struct Settings {
+    /// Folders of manifests that are served, beside the applied sets.
+    pub folders: Vec<PathBuf>,
+    /// What lies over the manifests.
+    pub overrides: Overrides,
+}
+
+/// The one who converges. It owns every unit of the process.
+pub struct Reconciler {
+    pub(super) ground: Arc<Ground>,
+    pub(super) weights: Weights,
+    pub(super) declared: Declared,
+    pub(super) units: BTreeMap<Name, Unit>,
+    /// Beings that are being stopped; nothing of their names is started until they are gone.
+    pub(super) leaving: BTreeSet<Name>,
+    pub(super) departures: JoinSet<Name>,
+    /// What an edit was refused for, by being, with the edit.
+    pub(super) refused: BTreeMap<Name, (Assignment, Failure)>,
+    pub(super) refusals: (mpsc::Sender<Refused>, mpsc::Receiver<Refused>),
+    pub(super) born: BTreeMap<Name, Born>,
+    /// What the models and surfaces in force are.
+    pub(super) enacted: Fleet,
+    pub(super) observed_generations: BTreeMap<Address, u64>,
+    /// Rung when something of a unit changed.
+    pub(super) bell: Arc<Notify>,
+    pub(super) status: watch::Sender<Arc<Status>>,
+    requests: mpsc::Receiver<Request>,
+}
+
+/// An edit that a living being could not take.
+pub(super) struct Refused {
+    pub(super) name: Name,
+    pub(super) edit: Assignment,
+    pub(super) failure: Option<Failure>,
+}
+
+/// Asks the reconciler for changes, and shows what it knows. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    requests: mpsc::Sender<Request>,
+    status: watch::Receiver<Arc<Status>>,
+    down: Arc<Notify>,
+}
+
+#[derive(Debug)]
+enum Request {
+    Apply { set: Name, content: AppliedSet, dry_run: bool, reply: Reply<Applied> },
+    Delete { address: Address, purge: bool, reply: Reply<Vec<String>> },
+    DeleteSet { set: Name, reply: Reply<Vec<String>> },
+}
+
+type Reply<T> = oneshot::Sender<Result<T, RequestError>>;
+
+/// What applying a set changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// The plan as people read it.
+    pub plan: String,
+    /// The objects of the set.
+    pub addresses: Vec<Address>,
+}
+
+/// Why a request was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    #[error("{0}")]
+    Invalid(Problems),
+    #[error("{0}")]
+    Refused(String),
+    #[error(transparent)]
+    Keep(#[from] KeepError),
+    #[error("the daemon is stopping")]
+    Leaving,
+}
+
+/// Requests that may wait.
+const MAX_WAITING_REQUESTS: usize = 16;
+/// How often everything is looked at without a reason.
+const PERIOD: Duration = Duration::from_secs(30);
+/// How long something that vanished gets to come back: an editor may be between two steps.
+const SECOND_LOOK: Duration = Duration::from_millis(250);
+/// How often in a row a reading may differ from the one before.
+const MAX_LOOKS: u32 = 8;
+
+impl Handle {
+    /// What is known now and whenever it changes.
+    pub fn status(&self) -> watch::Receiver<Arc<Status>> {
+        self.status.clone()
+    }
+
+    /// Applies a set in the place of what had its name, or only tells what that would change.
+    pub async fn apply(&self, set: Name, content: AppliedSet, dry_run: bool) -> Result<Applied, RequestError> {
+        self.ask(|reply| Request::Apply { set, content, dry_run, reply }).await
+    }
+
+    /// Takes an applied object away; `purge` removes a being's state too.
+    pub async fn delete(&self, address: Address, purge: bool) -> Result<Vec<String>, RequestError> {
+        self.ask(|reply| Request::Delete { address, purge, reply }).await
+    }
+
+    /// Takes an applied set away.
+    pub async fn delete_set(&self, set: Name) -> Result<Vec<String>, RequestError> {
+        self.ask(|reply| Request::DeleteSet { set, reply }).await
+    }
+
+    /// Ends the reconciler once all beings are stopped.
+    pub fn down(&self) {
+        self.down.notify_one();
+    }
+
+    async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, RequestError> {
+        let (reply, answer) = oneshot::channel();
+        self.requests.send(request(reply)).await.map_err(|_| RequestError::Leaving)?;
+        answer.await.map_err(|_| RequestError::Leaving)?
+    }
+}
+
+impl Reconciler {
+    /// Makes a reconciler and the handle to it. Nothing is started before [`Reconciler::run`].
+    pub fn new(ground: Arc<Ground>, weights: Weights, settings: Settings) -> Result<(Self, Handle), KeepError> {
+        let declared = Declared::new(&ground.home, settings.folders, settings.overrides)?;
+        let (sender, requests) = mpsc::channel(MAX_WAITING_REQUESTS);
+        let (status, shown) = watch::channel(Arc::new(Status::default()));
+        let reconciler = Self {
+            ground,
+            weights,
+            declared,
+            units: BTreeMap::new(),
+            leaving: BTreeSet::new(),
+            departures: JoinSet::new(),
+            refused: BTreeMap::new(),
+            refusals: mpsc::channel(MAX_WAITING_REQUESTS),
+            born: BTreeMap::new(),
+            enacted: Fleet::default(),
+            observed_generations: BTreeMap::new(),
+            bell: Arc::new(Notify::new()),
+            status,
+            requests,
+        };
+        let handle = Handle { requests: sender, status: shown, down: Arc::new(Notify::new()) };
+        Ok((reconciler, handle))
+    }
+
+    /// Converges until `handle` says down, then stops every being and ends.
+    pub async fn run(mut self, handle: Handle) {
+        let mut changes = self.watch();
+        let mut pulling = self.weights.pulling();
+        self.converge().await;
+        loop {
+            tokio::select! {
+                () = handle.down.notified() => break,
+                Some(request) = self.requests.recv() => self.answer(request).await,
+                Some(()) = changes.recv() => self.converge().await,
+                Some(gone) = self.departures.join_next() => {
+                    self.leaving.retain(|name| !gone.as_ref().is_ok_and(|gone| gone == name));
+                    self.converge().await;
+                }
+                Some(refused) = self.refusals.1.recv() => self.note_refusal(refused),
+                () = self.bell.notified() => self.publish(),
+                Ok(()) = pulling.changed() => self.publish(),
+                () = tokio::time::sleep(PERIOD) => self.converge().await,
+            }
+        }
+        self.stop_all().await;
+    }
+
+    /// A task that tells of changes in what is served. A folder that can't be watched is still looked at each period.
+    fn watch(&self) -> mpsc::Receiver<()> {
+        let (tell, told) = mpsc::channel(1);
+        match Watch::on(self.declared.watched()) {
+            Ok(mut watch) => drop(tokio::spawn(async move {
+                loop {
+                    watch.changed().await;
+                    if tell.send(()).await.is_err() {
+                        return;
+                    }
+                }
+            })),
+            Err(error) => tracing::warn!("cannot watch the served folders, so they are read every {PERIOD:?}: {error}"),
+        }
+        told
+    }
+
+    /// One run: read, observe, plan, judge, act, publish.
+    pub(super) async fn converge(&mut self) {
+        match self.steady_reading().await {
+            Ok(reading) => {
+                let kept = self.declared.take(reading);
+                kept.unwrap_or_else(|error| tracing::error!("{error}: {}", source_of(&error)));
+            }
+            Err(error) => self.declared.problems = vec![format!("{error}: {}", source_of(&error))],
+        }
+        let observed = self.observe();
+        let plan = plan(&self.declared.good.fleet, &observed);
+        let faults = judge(&plan, &self.declared.good.fleet, &observed);
+        if faults.is_empty() {
+            self.act(&plan).await;
+        }
+        for fault in faults {
+            tracing::error!("a plan is not carried out, because of a fault in it: {fault:?}");
+        }
+        self.publish();
+    }
+
+    /// Reads what is declared; what lacks a being is read again until two readings agree.
+    async fn steady_reading(&self) -> Result<Reading, KeepError> {
+        let mut reading = self.declared.look(None)?;
+        for _ in 0..MAX_LOOKS {
+            if !self.declared.lacks_a_being(&reading) {
+                break;
+            }
+            tokio::time::sleep(SECOND_LOOK).await;
+            let again = self.declared.look(None)?;
+            let agrees = again.agrees_with(&reading);
+            reading = again;
+            if agrees {
+                break;
+            }
+        }
+        Ok(reading)
+    }
+
+    async fn answer(&mut self, request: Request) {
+        match request {
+            Request::Apply { set, content, dry_run, reply } => drop(reply.send(self.apply(&set, &content, dry_run).await)),
+            Request::Delete { address, purge, reply } => drop(reply.send(self.delete(&address, purge).await)),
+            Request::DeleteSet { set, reply } => drop(reply.send(self.delete_set(&set).await)),
+        }
+    }
+
+    async fn apply(&mut self, set: &Name, content: &AppliedSet, dry_run: bool) -> Result<Applied, RequestError> {
+        let reading = self.declared.look(Some((set, content)))?;
+        let addresses = reading.addresses_of(content);
+        let fleet = reading.result.map_err(RequestError::Invalid)?;
+        let plan = plan(&fleet, &self.observe());
+        if !dry_run {
+            self.declared.sets.put(set, content)?;
+            for address in &addresses {
+                self.refused.remove(&address.name);
+            }
+            self.converge().await;
+        }
+        Ok(Applied { plan: plan.to_string(), addresses })
+    }
+
+    async fn delete(&mut self, address: &Address, purge: bool) -> Result<Vec<String>, RequestError> {
+        self.check_unused(address)?;
+        let mut done = Vec::new();
+        match self.declared.set_of(address)? {
+            Some((name, mut set)) => {
+                set.deleted.push(address.clone());
+                self.declared.sets.put(&name, &set)?;
+                done.push(format!("{address} is no longer declared"));
+            }
+            None if self.declared.good.fleet.addresses().any(|declared| declared == *address) => {
+                let files: Vec<String> = self.declared.files_of(address).iter().map(|file| format!("`{}`", file.display())).collect();
+                return Err(RequestError::Refused(format!(
+                    "{address} is declared in {}, which the daemon serves; remove it there",
+                    files.join(", ")
+                )));
+            }
+            None if purge && address.kind == Kind::Being => {}
+            None => return Err(RequestError::Refused(format!("{address} is not declared; `singularity get` lists what is"))),
+        }
+        self.converge().await;
+        if address.kind == Kind::Being {
+            self.finish_leaving(&address.name).await;
+            done.push(self.purge(&address.name, purge)?);
+        }
+        Ok(done)
+    }
+
+    async fn delete_set(&mut self, set: &Name) -> Result<Vec<String>, RequestError> {
+        let Some(content) = self.declared.sets.all()?.remove(set) else {
+            return Err(RequestError::Refused(format!("no set `{set}` was applied")));
+        };
+        let addresses = self.declared.addresses_of(&content);
+        self.declared.sets.remove(set)?;
+        self.converge().await;
+        Ok(addresses.iter().map(|address| format!("{address} is no longer declared; its state is kept")).collect())
+    }
+
+    /// Refuses to take away what a being needs.
+    fn check_unused(&self, address: &Address) -> Result<(), RequestError> {
+        let fleet = &self.declared.good.fleet;
+        let uses = |name: &Name| {
+            fleet.beings.get(name).is_some_and(|being| match address.kind {
+                Kind::Model => being.models.contains(&address.name),
+                Kind::Surface => being.las.surfaces.contains(&address.name),
+                Kind::Being => false,
+            })
+        };
+        match fleet.beings.keys().find(|name| uses(name)) {
+            Some(user) => Err(RequestError::Refused(format!("being/{user} uses {address}; edit or delete that being first"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Says what is left of a being, or removes it.
+    fn purge(&mut self, name: &Name, purge: bool) -> Result<String, RequestError> {
+        let dir = self.ground.home.being_dir(name);
+        if !dir.exists() {
+            return Ok(format!("being/{name} has no state"));
+        }
+        if !purge {
+            return Ok(format!("its state is kept in {}", dir.display()));
+        }
+        std::fs::remove_dir_all(&dir).map_err(|source| KeepError::Unwritable { path: dir.clone(), source })?;
+        self.born.remove(name);
+        Ok(format!("its state in {} is removed", dir.display()))
+    }
+
+    async fn finish_leaving(&mut self, name: &Name) {
+        while self.leaving.contains(name) {
+            let Some(gone) = self.departures.join_next().await else { break };
+            self.leaving.retain(|name| !gone.as_ref().is_ok_and(|gone| gone == name));
+        }
+    }
+
+    async fn stop_all(&mut self) {
+        for name in self.units.keys().cloned().collect::<Vec<_>>() {
+            self.leave(&name);
+        }
+        self.publish();
+        while self.departures.join_next().await.is_some() {}
+    }
+}
+
+fn source_of(error: &KeepError) -> String {
+    std::error::Error::source(error).map(ToString::to_string).unwrap_or_default()
+}
