@@ -85,9 +85,10 @@ pub fn read(sources: &Sources, overrides: &Overrides) -> Result<Loaded, Problems
 /// `LAS_MCP_ENTRYPOINT` name, if any.
 pub fn from_variables(overrides: &Overrides) -> Result<Loaded, Problems> {
     let said = |name: &str| overrides.flags.get(name).or_else(|| overrides.variables.get(name));
-    let las: Vec<&str> = match (said("LAS_COMMAND"), said("LAS_MCP_ENTRYPOINT")) {
+    let entrypoint = said("LAS_MCP_ENTRYPOINT").map(|path| overrides.folder.join(path).to_string_lossy().into_owned());
+    let las: Vec<String> = match (said("LAS_COMMAND"), entrypoint) {
         (None, None) => Vec::new(),
-        (command, entrypoint) => [Some(command.unwrap_or("node")), entrypoint].into_iter().flatten().collect(),
+        (command, entrypoint) => std::iter::once(command.unwrap_or("node").to_owned()).chain(entrypoint).collect(),
     };
     let mut problems = Vec::new();
     let mut model = json!({ "provider": "brama" });
