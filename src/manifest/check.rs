@@ -12,7 +12,7 @@ use super::{
     document::SecretDocument,
     layer::{LayerPart, Merged},
     origin::Layer,
-    problem::{Place, did_you_mean, quoted},
+    problem::{did_you_mean, quoted},
     read::Parsed,
     settings::{setting_at, told_of},
 };
@@ -67,7 +67,7 @@ impl Cx<'_> {
         let found = part.into_iter().chain(self.merged.object_part()).find_map(|part| Some((part, self.files.get(part.file?)?)));
         let Some((part, file)) = found else { return Problem::of_setting(format!("`{}`: {message}", self.address)) };
         let steps: Vec<String> = part.prefix.iter().cloned().chain(path.iter().map(|step| (*step).to_owned())).collect();
-        let place = Some(Place::of(&file.source.text, &file.root.span_of(&steps, path.is_empty())));
+        let place = Some(file.place(&file.root.span_of(&steps, path.is_empty())));
         Problem { place, ..Problem::of_file(&file.source.path, message) }
     }
 

@@ -42,14 +42,19 @@ const QUOTED: usize = 60;
 impl Place {
     /// Finds the line and column of `span` in `text`.
     pub(crate) fn of(text: &str, span: &Range<usize>) -> Self {
+        Self::among(text, &line_starts(text), span)
+    }
+
+    /// Finds the line and column of `span` in `text`, whose lines start at `starts`.
+    pub(crate) fn among(text: &str, starts: &[usize], span: &Range<usize>) -> Self {
         let start = text.floor_char_boundary(span.start.min(text.len()));
         let end = text.floor_char_boundary(span.end.clamp(start, text.len()));
-        let (before, after) = (text.get(..start).unwrap_or_default(), text.get(start..).unwrap_or_default());
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        let line_end = after.find('\n').map_or(text.len(), |at| start + at);
+        let line = starts.partition_point(|at| *at <= start);
+        let line_start = line.checked_sub(1).and_then(|line| starts.get(line)).copied().unwrap_or(0);
+        let line_end = starts.get(line).map_or(text.len(), |next| next - 1);
         let chars = |range: Range<usize>| text.get(range).unwrap_or_default().chars().count();
         Self {
-            line: before.matches('\n').count() + 1,
+            line,
             column: chars(line_start..start) + 1,
             width: chars(start..end.min(line_end)).max(1),
             span: (start, end),
@@ -99,6 +104,11 @@ impl Problem {
         self.hint = Some(hint.into());
         self
     }
+}
+
+/// The byte at which each line starts.
+pub(crate) fn line_starts(text: &str) -> Vec<usize> {
+    std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect()
 }
 
 /// Quotes a value for a message: in backticks, without control characters, cut when it is long.

@@ -13,7 +13,7 @@ use super::{
     layer::{LayerPart, Merged},
     load::{Form, Source, Sources},
     origin::{Field, Layer, Origin, Origins},
-    problem::{Place, quoted},
+    problem::{Place, line_starts, quoted},
     resolve,
     schema::DEFAULTS,
     settings::{BARE_SECRET, Variables, document_of, setting_at},
@@ -53,9 +53,9 @@ pub(crate) struct Parsed<'a> {
 }
 
 impl<'a> Parsed<'a> {
-    fn new(source: &'a Source, root: Node, maimed: BTreeSet<String>, is_broken: bool) -> Self {
-        let lines = std::iter::once(0).chain(source.text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        Self { source, root, maimed, is_broken, lines }
+    /// The place of a span.
+    pub(crate) fn place(&self, span: &std::ops::Range<usize>) -> Place {
+        Place::among(&self.source.text, &self.lines, span)
     }
 
     /// The line, from 1, that holds a byte.
@@ -85,9 +85,10 @@ pub fn read(sources: &Sources, overrides: &Overrides) -> Result<Loaded, Problems
 /// `LAS_MCP_ENTRYPOINT` name, if any.
 pub fn from_variables(overrides: &Overrides) -> Result<Loaded, Problems> {
     let said = |name: &str| overrides.flags.get(name).or_else(|| overrides.variables.get(name));
-    let las: Vec<&str> = match (said("LAS_COMMAND"), said("LAS_MCP_ENTRYPOINT")) {
+    let entrypoint = said("LAS_MCP_ENTRYPOINT").map(|path| overrides.folder.join(path).to_string_lossy().into_owned());
+    let las: Vec<String> = match (said("LAS_COMMAND"), entrypoint) {
         (None, None) => Vec::new(),
-        (command, entrypoint) => [Some(command.unwrap_or("node")), entrypoint].into_iter().flatten().collect(),
+        (command, entrypoint) => std::iter::once(command.unwrap_or("node").to_owned()).chain(entrypoint).collect(),
     };
     let mut problems = Vec::new();
     let mut model = json!({ "provider": "brama" });
@@ -123,13 +124,14 @@ fn parse<'a>(source: &'a Source, problems: &mut Vec<Problem>) -> Parsed<'a> {
         Form::Toml => read_toml(&source.text),
         Form::Json => read_json(&source.text),
     };
-    let at = |span: &std::ops::Range<usize>| Some(Place::of(&source.text, span));
+    let lines = line_starts(&source.text);
+    let at = |span: &std::ops::Range<usize>| Some(Place::among(&source.text, &lines, span));
     if !faults.is_empty() {
-        let mut lines = BTreeSet::new();
+        let mut told_lines = BTreeSet::new();
         let told =
             faults.into_iter().map(|fault| Problem { place: at(&fault.span), ..Problem::of_file(&source.path, fault.message) });
-        problems.extend(told.filter(|problem| lines.insert(problem.place.as_ref().map(|place| place.line))));
-        return Parsed::new(source, root, BTreeSet::new(), true);
+        problems.extend(told.filter(|problem| told_lines.insert(problem.place.as_ref().map(|place| place.line))));
+        return Parsed { source, root, maimed: BTreeSet::new(), is_broken: true, lines };
     }
     let mut maimed = BTreeSet::new();
     let mut cut = dates(&root, &mut Vec::new());
@@ -141,13 +143,13 @@ fn parse<'a>(source: &'a Source, problems: &mut Vec<Problem>) -> Parsed<'a> {
     take_out(&mut root, &cut, &mut maimed);
     let found = misfits(&root.value());
     for misfit in &found {
-        let place = Place::of(&source.text, &root.span_of(&misfit.path, misfit.at_key));
+        let place = Place::among(&source.text, &lines, &root.span_of(&misfit.path, misfit.at_key));
         let place = Some(if misfit.secret { place.hide() } else { place });
         problems.push(Problem { place, hint: misfit.hint.clone(), ..Problem::of_file(&source.path, misfit.message.clone()) });
     }
     cut = found.into_iter().map(|misfit| misfit.path).collect();
     take_out(&mut root, &cut, &mut maimed);
-    Parsed::new(source, root, maimed, false)
+    Parsed { source, root, maimed, is_broken: false, lines }
 }
 
 fn take_out(root: &mut Node, cut: &[Vec<String>], maimed: &mut BTreeSet<String>) {
@@ -212,7 +214,7 @@ fn declared_twice(files: &[Parsed<'_>], earlier: usize, later: usize, key: &(Str
     let place = |at: usize| {
         let file = files.get(at)?;
         let span = file.root.span_of(&[key.0.clone(), key.1.clone()], true);
-        Some((file.source.path.clone(), Place::of(&file.source.text, &span)))
+        Some((file.source.path.clone(), file.place(&span)))
     };
     let first =
         place(earlier).map(|(path, place)| format!("{}:{}:{}", path.display(), place.line, place.column)).unwrap_or_default();
