@@ -5,9 +5,14 @@
 
 mod client;
 mod server;
+mod schema;
 mod wire;
 
-pub use crate::reconcile::{AppliedSet, AppliedSource, BeingFacts, Condition, ConditionKind, List, ObjectStatus, Status, Truth};
+pub use crate::reconcile::{
+    AppliedSet, AppliedSource, BeingFacts, Condition, ConditionKind, Handle, List, ObjectStatus, Reconciler, Settings, Status, Truth,
+    add_applied,
+};
+pub use schema::schemas;
 pub use client::{AskError, Client};
 pub use server::{ListenError, listen, serve};
 pub use wire::{ApplyAnswer, ApplyRequest, Daemon, DeleteAnswer, DeleteRequest, Refusal, RefusalClass, StatusAnswer};

@@ -27,10 +27,12 @@
 
 mod backoff;
 mod child;
+mod daemon;
 mod supervise;
 mod tail;
 
 pub use backoff::Backoff;
 pub use child::{Child, Spawn, SpawnError};
+pub use daemon::{Daemon, DaemonStart, start_daemon};
 pub use supervise::supervise;
 pub use tail::Tail;

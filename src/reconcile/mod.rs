@@ -18,5 +18,5 @@ mod status;
 mod watch;
 
 pub use reconciler::{Applied, Handle, Reconciler, RequestError, Settings};
-pub use sets::{AppliedSet, AppliedSource, KeepError};
+pub use sets::{AppliedSet, AppliedSource, KeepError, add_applied};
 pub use status::{BeingFacts, Condition, ConditionKind, List, ObjectStatus, Status, SurfaceFacts, Truth};

@@ -8,7 +8,11 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::vocab::{Address, Name};
+use crate::{
+    manifest::Sources,
+    store::Home,
+    vocab::{Address, Name},
+};
 
 /// The manifests that were applied together, as they were then.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,6 +98,15 @@ impl Sets {
     fn path(&self, name: &Name) -> PathBuf {
         self.folder.join(format!("{name}.json"))
     }
+}
+
+/// Adds what was applied to a home.
+pub fn add_applied(home: &Home, sources: &mut Sources) -> Result<(), KeepError> {
+    let sets = Sets::new(home.sets()).all()?;
+    for source in sets.values().flat_map(|set| &set.sources) {
+        sources.add_text(&source.path, &source.folder, &source.text);
+    }
+    Ok(())
 }
 
 /// Reads a file that [`write_json`] wrote; `None` if there is none.

@@ -1,16 +1,17 @@
-use std::{collections::BTreeSet, io, path::{Path, PathBuf}, sync::Arc, time::Duration};
+use std::{collections::{BTreeMap, BTreeSet}, io, path::{Path, PathBuf}, sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
 use super::{Assignment, Driver, Ground, Snapshot, UnitView, Until};
 use crate::{
-    being::Being,
+    being::{Being, ToolDefinition},
     store::{Boot, Life, StoreError},
     surface::{
         Remote,
-        las::{Las, LasError, LasStart},
+        las::{Las, LasError, LasStart, SurfaceHealth},
     },
     tool::{CatalogueError, Parts, Toolbox},
+    vocab::Name,
 };
 
 /// Why a being can't be animated.
@@ -50,6 +51,14 @@ impl AnimateError {
             ),
             Self::Surfaces(_) | Self::Workspace { .. } => false,
             Self::Catalogue(_) => true,
+        }
+    }
+
+    /// What to type or look at next, where there is more to say.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::State(error) => error.hint(),
+            _ => None,
         }
     }
 
@@ -164,4 +173,19 @@ fn kept_from(ground: &Ground, workspace: &Path) -> Vec<PathBuf> {
     }
     let beings = home.being_dir_root();
     vec![beings, home.sets(), home.history(), home.models(), home.path().join("commit")]
+}
+
+/// What a being would get: its catalogue, and how its surfaces are.
+#[derive(Debug)]
+pub struct Inspection {
+    pub tools: Arc<[ToolDefinition]>,
+    pub surfaces: BTreeMap<Name, SurfaceHealth>,
+}
+
+/// Starts a being's surfaces, looks at its catalogue, and stops them again. No state is written.
+pub async fn inspect(ground: &Arc<Ground>, assignment: &Assignment) -> Result<Inspection, AnimateError> {
+    let tools = Tools::build(ground, assignment, assignment.name.as_str()).await?;
+    let inspection = Inspection { tools: tools.toolbox.definitions(), surfaces: tools.las.health() };
+    tools.las.stop(GRACE).await;
+    Ok(inspection)
 }

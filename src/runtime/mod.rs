@@ -18,7 +18,7 @@ mod ground;
 mod snapshot;
 mod unit;
 
-pub use animate::{AnimateError, Start, animate};
+pub use animate::{AnimateError, Inspection, Start, animate, inspect};
 pub use assignment::Assignment;
 pub use clock::{Clock, Ids};
 pub use driver::{Command, Driver, Ended, Until};

@@ -1,0 +1,196 @@
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::{
+    args::{Apply, Files, Plan},
+    context::{Context, asked, print, say},
+    failure::{Class, Failure},
+    logs,
+    progress::{Bar, Waiting},
+};
+use crate::{
+    api::{AppliedSet, AppliedSource, ApplyAnswer, ApplyRequest, Client, ConditionKind, ObjectStatus, StatusAnswer},
+    manifest::{Fleet, Sources},
+    plan::{Born, Observed, ObservedBeing, Phase, plan as compare},
+    process::{DaemonStart, start_daemon},
+    store::{Home, peek},
+    vocab::{Address, Name},
+};
+
+/// How long a daemon may take to listen.
+const START: Duration = Duration::from_secs(20);
+/// How often a daemon that starts is looked at.
+const LOOK: Duration = Duration::from_millis(25);
+
+/// Shows what applying would change.
+pub async fn plan(context: &Context, arguments: &Plan) -> Result<(), Failure> {
+    show_plan(context, &arguments.files, arguments.set.as_ref()).await
+}
+
+/// Applies manifests and waits until what runs is as declared.
+pub async fn apply(context: &Context, arguments: &Apply) -> Result<(), Failure> {
+    if arguments.dry_run {
+        return show_plan(context, &arguments.files, arguments.set.as_ref()).await;
+    }
+    let (sources, _) = context.read(&arguments.files.files, &context.overrides())?;
+    let home = context.home()?;
+    let client = match context.client()? {
+        Some(client) => client,
+        None => start(context, &home).await?,
+    };
+    let request = request(&sources, set_name(&arguments.files.files, arguments.set.as_ref()), false);
+    let answer = client.apply(&request).await.map_err(|error| asked(&error))?;
+    print(&answer.plan)?;
+    if arguments.detach {
+        say("applied; not waiting: `singularity get` shows how it goes");
+        return Ok(());
+    }
+    let deadline = Instant::now() + arguments.timeout.as_duration();
+    let settled = settle(context, &client, &answer, deadline).await?;
+    conclude(&settled, &answer)?;
+    match arguments.follow {
+        true => logs::follow_all(context, &beings(&answer)).await,
+        false => Ok(()),
+    }
+}
+
+/// What a daemon would do with the files; without a daemon, what would be done with the states that are there.
+async fn show_plan(context: &Context, files: &Files, set: Option<&Name>) -> Result<(), Failure> {
+    let (sources, loaded) = context.read(&files.files, &context.overrides())?;
+    let text = match context.client()? {
+        Some(client) => {
+            let request = request(&sources, set_name(&files.files, set), true);
+            client.apply(&request).await.map_err(|error| asked(&error))?.plan
+        }
+        None => compare(&loaded.fleet, &at_rest(context, &loaded.fleet)?).to_string(),
+    };
+    print(&text)
+}
+
+/// What is observed while no daemon runs: states, and nothing that animates them.
+fn at_rest(context: &Context, fleet: &Fleet) -> Result<Observed, Failure> {
+    let mut observed = Observed::default();
+    let Some(home) = context.existing_home()? else { return Ok(observed) };
+    for name in fleet.beings.keys() {
+        let state = peek(&home.being_dir(name)).map_err(|error| Failure::of(Class::State, &error))?;
+        observed.beings.extend(state.map(|state| {
+            let born = Some(Born { identity: state.identity, starting: state.budget.starting });
+            (name.clone(), ObservedBeing { spec: None, generation: 0, phase: Phase::Stopped, born })
+        }));
+    }
+    Ok(observed)
+}
+
+fn request(sources: &Sources, set: Name, dry_run: bool) -> ApplyRequest {
+    let source = |source: &crate::manifest::Source| AppliedSource {
+        path: source.path.clone(),
+        folder: source.folder.clone(),
+        text: source.text.to_string(),
+    };
+    let content = AppliedSet { sources: sources.files().map(source).collect(), deleted: Vec::new() };
+    ApplyRequest { set, content, dry_run }
+}
+
+/// The name of a set: as given, else of the first file or folder, made fit for a name.
+pub fn set_name(files: &[PathBuf], given: Option<&Name>) -> Name {
+    let absolute = files.first().and_then(|file| std::path::absolute(file).ok()).unwrap_or_default();
+    let stem = absolute.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_lowercase();
+    let plain: String = stem.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(63).collect();
+    let fitting = |text: &str| Name::try_from(text.trim_matches('-')).ok();
+    given.cloned().or_else(|| fitting(&plain)).or_else(|| fitting("applied")).unwrap_or_else(|| Name::fallback())
+}
+
+/// Starts a daemon of its own session for the home, and waits until it listens.
+async fn start(context: &Context, home: &Home) -> Result<Client, Failure> {
+    let start = DaemonStart {
+        program: context.program().to_owned(),
+        args: vec!["--home".into(), home.path().into(), "serve".into()],
+        log: home.daemon_log(),
+        cwd: context.cwd().to_owned(),
+    };
+    let daemon = start_daemon(&start).map_err(|error| Failure::of(Class::State, &error))?;
+    let deadline = Instant::now() + START;
+    loop {
+        if let Some(client) = context.client()? {
+            say(&format!("started the daemon (process {})", daemon.id()));
+            return Ok(client);
+        }
+        if Instant::now() > deadline || daemon.has_ended() {
+            let what = format!("the daemon did not start; its last words:\n{}", last_words(&home.daemon_log()));
+            return Err(Failure::new(Class::Runtime, what).hinting(format!("see {}", home.daemon_log().display())));
+        }
+        sleep(LOOK).await;
+    }
+}
+
+fn last_words(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().rev().take(5).collect();
+    lines.into_iter().rev().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+}
+
+/// Waits until each object of the set is ready or stalled.
+async fn settle(context: &Context, client: &Client, answer: &ApplyAnswer, deadline: Instant) -> Result<StatusAnswer, Failure> {
+    let (bar, waiting) = (Bar::new(context.is_lively()), Waiting::new(context.is_lively()));
+    let mut newer_than = None;
+    loop {
+        let asked_for = timeout_at(deadline, client.status(newer_than)).await;
+        let Ok(status) = asked_for else {
+            bar.clear();
+            waiting.clear();
+            let hint = "`singularity get` shows how it goes; `singularity describe` says why an object waits";
+            return Err(Failure::new(Class::Runtime, "not everything became ready in time").hinting(hint));
+        };
+        let status = status.map_err(|error| asked(&error))?;
+        let open: Vec<&ObjectStatus> = of_set(&status, answer).filter(|object| !is_settled(object)).collect();
+        if open.is_empty() {
+            bar.clear();
+            waiting.clear();
+            return Ok(status);
+        }
+        status.status.pulling.iter().for_each(|(done, total)| bar.show(*done, *total));
+        waiting.say(format!("waiting for {}", open.iter().map(|object| object.address.as_str()).collect::<Vec<_>>().join(", ")));
+        newer_than = Some(status.status.version);
+    }
+}
+
+fn of_set<'a>(status: &'a StatusAnswer, answer: &ApplyAnswer) -> impl Iterator<Item = &'a ObjectStatus> {
+    let wanted: BTreeSet<String> = answer.addresses.iter().map(ToString::to_string).collect();
+    status.status.list.items.iter().filter(move |object| wanted.contains(&object.address))
+}
+
+fn is_settled(object: &ObjectStatus) -> bool {
+    let is_ready = object.is(ConditionKind::Ready) && object.observed_generation == object.generation;
+    object.is(ConditionKind::Stalled) || is_ready && !object.is(ConditionKind::Progressing)
+}
+
+/// Says what came of it.
+fn conclude(status: &StatusAnswer, answer: &ApplyAnswer) -> Result<(), Failure> {
+    let mut stalled = 0_usize;
+    for object in of_set(status, answer).filter(|object| object.being.is_some() || object.is(ConditionKind::Stalled)) {
+        let row = match object.condition(ConditionKind::Stalled).filter(|_| object.is(ConditionKind::Stalled)) {
+            Some(condition) => {
+                stalled += 1;
+                format!("{} is stalled ({}): {}", object.address, condition.reason, condition.message)
+            }
+            None => format!("{} is ready", object.address),
+        };
+        say(&row);
+    }
+    if stalled > 0 {
+        return Err(Failure::new(Class::Runtime, format!("{stalled} objects wait for an edit")).hinting("`singularity describe` says more"));
+    }
+    if let Some(being) = beings(answer).first() {
+        say(&format!("follow with `singularity logs -f {being}`, stop everything with `singularity down`"));
+    }
+    Ok(())
+}
+
+fn beings(answer: &ApplyAnswer) -> Vec<Address> {
+    answer.addresses.iter().filter(|address| address.kind == crate::vocab::Kind::Being).cloned().collect()
+}

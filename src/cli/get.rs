@@ -1,0 +1,211 @@
+use serde_json::json;
+
+use super::{
+    args::{Format, Get},
+    context::{Context, asked, print, say},
+    failure::{Class, Failure, chain},
+    table::table,
+};
+use crate::{
+    api::{BeingFacts, Condition, ConditionKind, List, ObjectStatus},
+    being::AgentState,
+    manifest::resolved_document,
+    store::{Home, peek},
+    vocab::{Address, Kind, Name},
+};
+
+/// Lists objects, or shows one.
+pub async fn get(context: &Context, arguments: &Get) -> Result<(), Failure> {
+    let address = arguments.what.contains('/').then(|| arguments.what.parse::<Address>());
+    let address = address.transpose().map_err(|error| Failure::of(Class::Configuration, &error))?;
+    if let Some(address) = address.as_ref().filter(|_| arguments.output == Format::Toml || arguments.show_origin) {
+        return declaration(context, address, arguments).await;
+    }
+    let mut list = list(context).await?;
+    list.items.retain(|object| match &address {
+        Some(address) => object.address == address.to_string(),
+        None => arguments.what == "all" || object.address.split('/').next().is_some_and(|kind| is_kind(&arguments.what, kind)),
+    });
+    let known = ["all", "model", "surface", "being"];
+    if address.is_none() && !known.iter().any(|kind| is_kind(&arguments.what, kind)) {
+        let what = format!("`{}` is nothing to get; write beings, models, surfaces, all, or an address such as being/ada", arguments.what);
+        return Err(Failure::new(Class::Configuration, what));
+    }
+    if let Some(address) = address.filter(|_| list.items.is_empty()) {
+        return Err(Failure::new(Class::Configuration, format!("{address} is not declared")).hinting("`singularity get` lists what is"));
+    }
+    show(&list, arguments.output)
+}
+
+fn is_kind(what: &str, kind: &str) -> bool {
+    what == kind || what.strip_suffix('s') == Some(kind)
+}
+
+/// Shows everything about one object.
+pub async fn describe(context: &Context, address: &Address) -> Result<(), Failure> {
+    let list = list(context).await?;
+    let Some(object) = list.items.iter().find(|object| object.address == address.to_string()) else {
+        return Err(Failure::new(Class::Configuration, format!("{address} is not declared")).hinting("`singularity get` lists what is"));
+    };
+    let mut text = format!("{}\n  generation  {} declared, {} in force\n", object.address, object.generation, object.observed_generation);
+    if let Some(being) = &object.being {
+        text.push_str(&facts(being));
+    }
+    let rows = object.conditions.iter().map(|condition| {
+        vec![format!("{:?}", condition.kind), format!("{:?}", condition.status), condition.reason.clone(), condition.message.clone()]
+    });
+    text.push_str("conditions\n");
+    text.extend(table(&["TYPE", "STATUS", "REASON", "MESSAGE"], rows.collect()).lines().map(|line| format!("  {line}\n")));
+    print(&text)?;
+    say_problems(&list);
+    Ok(())
+}
+
+fn facts(being: &BeingFacts) -> String {
+    let rows = [
+        ("activity", being.activity.clone()),
+        ("status", being.status.clone()),
+        ("agent id", being.agent_id.clone().unwrap_or_default()),
+        ("model", being.model.clone()),
+        ("cycle", being.cycle.to_string()),
+        ("balance", format!("{} USD", being.balance_usd)),
+        ("earned", format!("{} USD", being.earned_usd)),
+        ("spent", format!("{} USD, {} tokens", being.spent_usd, being.total_tokens)),
+        ("restarts", being.restarts.to_string()),
+        ("state", being.state_dir.display().to_string()),
+    ];
+    let mut text: String = rows.iter().map(|(label, value)| format!("  {label:<10}  {value}\n")).collect();
+    for (name, surface) in &being.surfaces {
+        let how = match &surface.reason {
+            Some(reason) if !surface.up => format!("down: {reason}"),
+            _ => format!("up, {} tools, {} restarts", surface.tools, surface.restarts),
+        };
+        text.push_str(&format!("  surface     {name}: {how}\n"));
+    }
+    text
+}
+
+/// What the daemon knows; without one, what the states on disk say.
+async fn list(context: &Context) -> Result<List, Failure> {
+    if let Some(client) = context.client()? {
+        return Ok(client.status(None).await.map_err(|error| asked(&error))?.status.list);
+    }
+    let Some(home) = context.existing_home()? else {
+        say(&format!("there is no home at {}", context.home_path().display()));
+        return Ok(List::default());
+    };
+    say("no daemon runs; this is what the states on disk say");
+    let names = home.beings().map_err(|error| Failure::of(Class::State, &error))?;
+    Ok(List { items: names.iter().map(|name| at_rest(&home, name)).collect(), problems: Vec::new() })
+}
+
+fn at_rest(home: &Home, name: &Name) -> ObjectStatus {
+    let address = Address::new(Kind::Being, name.clone()).to_string();
+    let dir = home.being_dir(name);
+    let (message, being) = match peek(&dir) {
+        Ok(state) => ("no daemon runs".to_owned(), state.map(|state| of_state(&state, &dir))),
+        Err(error) => (chain(&error), None),
+    };
+    let ready = Condition::new(ConditionKind::Ready, false, "DaemonDown", message);
+    ObjectStatus { address, generation: 0, observed_generation: 0, conditions: vec![ready], being }
+}
+
+fn of_state(state: &AgentState, dir: &std::path::Path) -> BeingFacts {
+    let budget = &state.budget;
+    BeingFacts {
+        agent_id: Some(state.identity.agent_id.clone()),
+        activity: "at rest".to_owned(),
+        status: state.status.to_string(),
+        cycle: state.cycle,
+        model: state.mind.current_model.clone(),
+        balance_usd: budget.remaining.to_string(),
+        earned_usd: budget.earned.to_string(),
+        spent_usd: (budget.api_spent + budget.instance_spent).to_string(),
+        total_tokens: budget.total_tokens,
+        restarts: 0,
+        state_dir: dir.to_owned(),
+        surfaces: std::collections::BTreeMap::new(),
+    }
+}
+
+fn show(list: &List, output: Format) -> Result<(), Failure> {
+    let text = match output {
+        Format::Json => format!("{:#}\n", json!(list)),
+        Format::Jsonl => list.items.iter().map(|object| format!("{}\n", json!(object))).collect(),
+        Format::Name => list.items.iter().map(|object| format!("{}\n", object.address)).collect(),
+        Format::Toml => toml::to_string_pretty(list).map_err(|error| Failure::of(Class::Runtime, &error))?,
+        Format::Table | Format::Wide => rows(list, output == Format::Wide),
+    };
+    print(&text)?;
+    if !matches!(output, Format::Json | Format::Toml) {
+        say_problems(list);
+    }
+    Ok(())
+}
+
+fn rows(list: &List, is_wide: bool) -> String {
+    if list.items.is_empty() {
+        say("nothing is declared");
+        return String::new();
+    }
+    let mut head = vec!["ADDRESS", "READY", "REASON", "CYCLE", "BALANCE", "ACTIVITY"];
+    head.extend(is_wide.then_some(["MODEL", "EARNED", "SPENT", "TOKENS", "RESTARTS"]).into_iter().flatten());
+    let row = |object: &ObjectStatus| {
+        let ready = object.condition(ConditionKind::Ready);
+        let stalled = object.condition(ConditionKind::Stalled).filter(|_| object.is(ConditionKind::Stalled));
+        let being = |pick: fn(&BeingFacts) -> String| object.being.as_ref().map(pick).unwrap_or_default();
+        let mut row = vec![
+            object.address.clone(),
+            ready.map(|ready| format!("{:?}", ready.status)).unwrap_or_default(),
+            stalled.or(ready).map(|condition| condition.reason.clone()).unwrap_or_default(),
+            being(|being| being.cycle.to_string()),
+            being(|being| being.balance_usd.clone()),
+            being(|being| being.activity.clone()),
+        ];
+        if is_wide {
+            row.push(being(|being| being.model.clone()));
+            row.push(being(|being| being.earned_usd.clone()));
+            row.push(being(|being| being.spent_usd.clone()));
+            row.push(being(|being| being.total_tokens.to_string()));
+            row.push(being(|being| being.restarts.to_string()));
+        }
+        row
+    };
+    table(&head, list.items.iter().map(row).collect())
+}
+
+fn say_problems(list: &List) {
+    if !list.problems.is_empty() {
+        say("the manifests have problems, so the last good fleet goes on:");
+        list.problems.iter().for_each(|problem| say(&format!("  {problem}")));
+    }
+}
+
+/// Shows one object as it is declared, all layers resolved.
+async fn declaration(context: &Context, address: &Address, arguments: &Get) -> Result<(), Failure> {
+    let sources = match arguments.files.is_empty() {
+        false => crate::manifest::Sources::load(&arguments.files),
+        true => applied(context).await?,
+    };
+    let loaded = crate::manifest::read(&sources, &context.overrides()).map_err(|problems| super::context::invalid(&problems))?;
+    let Some(resolved) = resolved_document(&loaded, address) else {
+        return Err(Failure::new(Class::Configuration, format!("{address} is not declared")).hinting("`singularity get` lists what is"));
+    };
+    match arguments.output {
+        Format::Json | Format::Jsonl => print(&format!("{:#}\n", resolved.to_json())),
+        _ => print(&resolved.to_toml(arguments.show_origin)),
+    }
+}
+
+/// What was applied, and what the daemon serves.
+async fn applied(context: &Context) -> Result<crate::manifest::Sources, Failure> {
+    let folders = match context.client()? {
+        Some(client) => client.status(None).await.map_err(|error| asked(&error))?.daemon.folders,
+        None => Vec::new(),
+    };
+    let mut sources = crate::manifest::Sources::load(&folders);
+    if let Some(home) = context.existing_home()? {
+        crate::api::add_applied(&home, &mut sources).map_err(|error| Failure::of(Class::State, &error))?;
+    }
+    Ok(sources)
+}

@@ -1,0 +1,20 @@
+//! The command line: one file per verb, rendering and exit codes. stdout is data, stderr is talk (SPEC §12).
+//!
+//! What runs without a daemon (`run`, `once`, `tools`, `doctor`) stands on `runtime`; what a daemon does is asked through `api`.
+
+mod apply;
+mod args;
+mod context;
+mod failure;
+mod get;
+mod logs;
+mod main;
+mod model;
+mod offline;
+mod progress;
+mod serve;
+mod single;
+mod stop;
+mod table;
+
+pub use main::main;

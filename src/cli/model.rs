@@ -1,0 +1,23 @@
+use super::{
+    args::Model,
+    context::{Context, print, say},
+    failure::{Class, Failure},
+    progress::Bar,
+};
+use crate::model::embedded::pull;
+
+/// Fetches the default model, or tells where it is.
+pub fn model(context: &Context, verb: &Model) -> Result<(), Failure> {
+    let folder = context.home()?.models();
+    match verb {
+        Model::Path => print(&format!("{}\n", pull::model_file(&folder).display())),
+        Model::Pull => {
+            let bar = Bar::new(context.is_lively());
+            let pulled = pull::pull(&folder, &mut |progress| bar.show(progress.done, progress.total));
+            bar.clear();
+            let path = pulled.map_err(|error| Failure::of(Class::Upstream, &error))?;
+            say(&format!("the model is there and checked: {}", path.display()));
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,66 @@
+use std::io;
+
+use clap::CommandFactory as _;
+
+use super::{
+    args::{Cli, Completion, Explain, Files, Schema},
+    context::{Context, print, say},
+    failure::{Class, Failure},
+};
+use crate::{api, manifest};
+
+/// Checks manifests and says what they declare.
+pub fn validate(context: &Context, files: &Files) -> Result<(), Failure> {
+    let (_, loaded) = context.read(&files.files, &context.overrides())?;
+    let fleet = &loaded.fleet;
+    say(&format!("valid: {} models, {} surfaces, {} beings", fleet.models.len(), fleet.surfaces.len(), fleet.beings.len()));
+    Ok(())
+}
+
+/// Prints a schema, or writes all of them.
+pub fn schema(arguments: &Schema) -> Result<(), Failure> {
+    let schemas = api::schemas();
+    let Some(folder) = &arguments.write else {
+        let file = format!("{}.schema.json", arguments.name);
+        let Some((_, schema)) = schemas.iter().find(|(name, _)| *name == file) else {
+            let known: Vec<&str> = schemas.iter().filter_map(|(name, _)| name.strip_suffix(".schema.json")).collect();
+            let what = format!("no schema is called `{}`; there are {}", arguments.name, known.join(", "));
+            return Err(Failure::new(Class::Configuration, what));
+        };
+        return print(&format!("{schema:#}\n"));
+    };
+    let write = || -> io::Result<()> {
+        std::fs::create_dir_all(folder)?;
+        for (name, schema) in &schemas {
+            let mut file = tempfile::Builder::new().permissions(world_readable()).tempfile_in(folder)?;
+            io::Write::write_all(&mut file, format!("{schema:#}\n").as_bytes())?;
+            file.persist(folder.join(name)).map_err(|error| error.error)?;
+        }
+        Ok(())
+    };
+    write().map_err(|error| Failure::of(Class::State, &error))?;
+    say(&format!("{} schemas are in {}", schemas.len(), folder.display()));
+    Ok(())
+}
+
+fn world_readable() -> std::fs::Permissions {
+    std::os::unix::fs::PermissionsExt::from_mode(0o644)
+}
+
+/// Explains a key of a manifest.
+pub fn explain(arguments: &Explain) -> Result<(), Failure> {
+    let explanation = manifest::explain(&arguments.path).map_err(|error| Failure::of(Class::Configuration, &error))?;
+    print(&format!("{explanation}\n"))
+}
+
+/// Prints a completion script.
+pub fn completion(arguments: &Completion) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut Cli::command(), "singularity", &mut script);
+    print(&String::from_utf8_lossy(&script))
+}
+
+/// Prints the version.
+pub fn version() -> Result<(), Failure> {
+    print(concat!("singularity ", env!("CARGO_PKG_VERSION"), "\n"))
+}

@@ -1,0 +1,61 @@
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{
+    args::Serve,
+    context::Context,
+    failure::{Class, Failure},
+};
+use crate::{
+    api::{self, Daemon, Handle, Reconciler, Settings},
+    manifest::Fleet,
+};
+
+/// How long open requests may take once everything is stopped.
+const PARTING: Duration = Duration::from_secs(1);
+
+/// Runs the daemon until it is told to stop.
+pub async fn serve(context: &Context, arguments: Serve) -> Result<(), Failure> {
+    let folders = arguments.folders.iter().map(|folder| context.cwd().join(folder)).collect::<Vec<_>>();
+    if let Some(missing) = folders.iter().find(|folder| !folder.exists()) {
+        return Err(Failure::new(Class::Configuration, format!("{} does not exist; name a folder of manifests", missing.display())));
+    }
+    let home = context.home()?;
+    let _lock = home.lock_daemon().map_err(|error| {
+        Failure::of(Class::State, &error).hinting("`singularity get` asks the one that runs, `singularity down` stops it")
+    })?;
+    let listener = api::listen(&home.socket()).map_err(|error| Failure::of(Class::State, &error))?;
+    let socket = home.socket();
+    let (ground, weights) = context.ground(home, &Fleet::default());
+    let settings = Settings { folders: folders.clone(), overrides: context.overrides() };
+    let (reconciler, handle) = Reconciler::new(ground, weights, settings).map_err(|error| Failure::of(Class::State, &error))?;
+    let daemon = Daemon {
+        pid: std::process::id(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        home: context.home_path().to_owned(),
+        folders,
+    };
+    tracing::info!(home = %context.home_path().display(), pid = daemon.pid, "the daemon listens");
+    stop_on_signals(handle.clone())?;
+    let (gone, ends) = tokio::sync::oneshot::channel::<()>();
+    let door = tokio::spawn(api::serve(listener, handle.clone(), daemon, async move { drop(ends.await) }));
+    reconciler.run(handle).await;
+    drop(gone);
+    drop(std::fs::remove_file(socket));
+    drop(tokio::time::timeout(PARTING, door).await);
+    tracing::info!("the daemon ends; the beings' state stays");
+    Ok(())
+}
+
+/// SIGINT and SIGTERM stop politely.
+fn stop_on_signals(handle: Handle) -> Result<(), Failure> {
+    let unusable = |error| Failure::of(Class::Runtime, &error);
+    let (mut interrupt, mut terminate) =
+        (signal(SignalKind::interrupt()).map_err(unusable)?, signal(SignalKind::terminate()).map_err(unusable)?);
+    tokio::spawn(async move {
+        tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+        handle.down();
+    });
+    Ok(())
+}

@@ -1,0 +1,223 @@
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
+
+use serde_json::json;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::{mpsc, watch},
+};
+
+use super::{
+    args::{Single, ToolFormat, Tools, Which},
+    context::{Context, invalid, print, say},
+    failure::{Class, Failure},
+    progress::Bar,
+};
+use crate::{
+    being::Ending,
+    manifest::{Fleet, Loaded, Overrides, from_variables},
+    runtime::{AnimateError, Assignment, Command, Ended, Ground, Inspection, Start, Until, Weights, animate, inspect},
+    store::Boot,
+    vocab::Name,
+};
+
+/// Runs one being until it is stopped or has nothing left to do.
+pub async fn run(context: &Context, arguments: &Single) -> Result<(), Failure> {
+    let ended = live(context, arguments, Until::Idle).await?;
+    let snapshot = &ended.snapshot;
+    say(&format!("stopped after cycle {} with {} USD left", snapshot.cycle, snapshot.remaining));
+    Ok(())
+}
+
+/// Runs one cycle and prints its report.
+pub async fn once(context: &Context, arguments: &Single) -> Result<(), Failure> {
+    let ended = live(context, arguments, Until::OneCycle).await?;
+    match ended.last_report {
+        Some(report) => print(&format!("{:#}\n", json!(report))),
+        None => Err(Failure::new(Class::Runtime, "stopped before the cycle ended")),
+    }
+}
+
+/// Prints the catalogue of a being.
+pub async fn tools(context: &Context, arguments: &Tools) -> Result<(), Failure> {
+    let one = One::choose(context, &arguments.which)?;
+    let (ground, _) = context.ground(context.home()?, &one.fleet);
+    let Inspection { tools, .. } = inspect(&ground, &one.assignment).await.map_err(|error| refused(&error))?;
+    let text = match arguments.format {
+        ToolFormat::Table => tools.iter().map(|tool| format!("{}\t{}\n", tool.name, first_line(&tool.description))).collect(),
+        ToolFormat::Json => {
+            let functions: Vec<_> = tools.iter().map(|tool| json!({ "type": "function", "function": tool })).collect();
+            format!("{:#}\n", json!(functions))
+        }
+    };
+    print(&text)
+}
+
+/// Checks models and surfaces without writing any state.
+pub async fn doctor(context: &Context, arguments: &Single) -> Result<(), Failure> {
+    let one = One::choose(context, &arguments.which)?;
+    let (ground, _) = context.ground(context.home()?, &one.fleet);
+    let mut models = serde_json::Map::new();
+    for name in &one.assignment.being.models {
+        let told = ground.models.check(name.as_str(), name).await.map_err(|error| Failure::of(Class::Upstream, &error))?;
+        models.insert(name.to_string(), json!(told));
+    }
+    let Inspection { tools, surfaces } = inspect(&ground, &one.assignment).await.map_err(|error| refused(&error))?;
+    let down: Vec<String> = surfaces.iter().filter(|(_, health)| !health.up).map(|(name, _)| name.to_string()).collect();
+    let las_tools: usize = surfaces.values().map(|health| health.tools).sum();
+    print(&format!(
+        "{:#}\n",
+        json!({ "ok": down.is_empty(), "models": models, "surfaces": surfaces, "las_tools": las_tools, "tools": tools.len() })
+    ))?;
+    match down.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new(Class::Upstream, format!("mcp: these surfaces are down: {}", down.join(", ")))),
+    }
+}
+
+/// One being of a manifest, or of variables alone.
+struct One {
+    fleet: Fleet,
+    assignment: Assignment,
+    /// Whether it is declared by variables and flags alone.
+    is_bare: bool,
+}
+
+impl One {
+    fn choose(context: &Context, which: &Which) -> Result<Self, Failure> {
+        let overrides = |being| Overrides {
+            being,
+            variables: context.variables(),
+            flags: which.settings.0.clone(),
+            folder: context.cwd().to_owned(),
+        };
+        if which.files.is_empty() {
+            let loaded = from_variables(&overrides(None)).map_err(|problems| invalid(&problems))?;
+            return Self::only(loaded, None, true);
+        }
+        let name = match &which.being {
+            Some(name) => name.clone(),
+            None => Self::only(context.read(&which.files, &overrides(None))?.1, None, false)?.assignment.name,
+        };
+        let (_, loaded) = context.read(&which.files, &overrides(Some(name.clone())))?;
+        Self::only(loaded, Some(&name), false)
+    }
+
+    fn only(loaded: Loaded, wanted: Option<&Name>, is_bare: bool) -> Result<Self, Failure> {
+        let fleet = loaded.fleet;
+        let names: Vec<&Name> = fleet.beings.keys().collect();
+        let name = match (wanted, names.as_slice()) {
+            (Some(name), _) => name.clone(),
+            (None, [name]) => (*name).clone(),
+            (None, []) => return Err(Failure::new(Class::Configuration, "the manifests declare no being")),
+            (None, names) => {
+                let all = names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                let what = format!("the manifests declare {} beings: {all}", names.len());
+                return Err(Failure::new(Class::Configuration, what).hinting("choose one with --being NAME"));
+            }
+        };
+        match Assignment::of(&fleet, &name) {
+            Some(assignment) => Ok(Self { fleet, assignment, is_bare }),
+            None => {
+                let all = names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                Err(Failure::new(Class::Configuration, format!("being/{name} is not declared; the manifests declare {all}")))
+            }
+        }
+    }
+}
+
+/// Animates one being in this process, from boot to end, and hears signals meanwhile.
+async fn live(context: &Context, arguments: &Single, until: Until) -> Result<Ended, Failure> {
+    let one = One::choose(context, &arguments.which)?;
+    let home = context.home()?;
+    let dir = state_dir(context, arguments, &one, &home);
+    let (ground, weights) = context.ground(home, &one.fleet);
+    let declared = Box::new(one.assignment.declared());
+    let boot = match arguments.resume {
+        true => Boot::Resume { declared },
+        false => Boot::Fresh { birth: Box::new(one.assignment.birth(&ground)) },
+    };
+    let bar = tokio::spawn(show_pulling(weights, context.is_lively()));
+    let (commands, mut orders) = mpsc::channel(4);
+    let mut heard = Signals::new(commands)?;
+    let start = Start { assignment: one.assignment, dir, boot, until };
+    let ended = tokio::select! {
+        ended = animated(ground, start, &mut orders) => ended,
+        never = heard.pass_on() => match never {},
+    };
+    bar.abort();
+    let ended = ended?;
+    match &ended.because {
+        Ending::Stopped => Ok(ended),
+        Ending::Upstream { message, .. } => Err(Failure::new(Class::Upstream, message.clone())),
+    }
+}
+
+async fn animated(ground: Arc<Ground>, start: Start, orders: &mut mpsc::Receiver<Command>) -> Result<Ended, Failure> {
+    let (board, _) = watch::channel(None);
+    let booted = tokio::select! {
+        booted = animate(ground, start, board, None) => booted,
+        _ = orders.recv() => return Err(Failure::new(Class::Runtime, "stopped before the being was started")),
+    };
+    let (driver, begun): (_, BTreeSet<String>) = booted.map_err(|error| refused(&error))?;
+    driver.run(begun, orders).await.map_err(|error| Failure::of(Class::State, &error))
+}
+
+fn state_dir(context: &Context, arguments: &Single, one: &One, home: &crate::store::Home) -> PathBuf {
+    match &arguments.state_dir {
+        Some(dir) => context.cwd().join(dir),
+        None if one.is_bare => home.path().to_owned(),
+        None => home.being_dir(&one.assignment.name),
+    }
+}
+
+/// SIGINT and SIGTERM, each passed on as a stop: the first is polite, the second gives up what is under way.
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+    commands: mpsc::Sender<Command>,
+}
+
+impl Signals {
+    fn new(commands: mpsc::Sender<Command>) -> Result<Self, Failure> {
+        let unusable = |error| Failure::of(Class::Runtime, &error);
+        let interrupt = signal(SignalKind::interrupt()).map_err(unusable)?;
+        let terminate = signal(SignalKind::terminate()).map_err(unusable)?;
+        Ok(Self { interrupt, terminate, commands })
+    }
+
+    async fn pass_on(&mut self) -> std::convert::Infallible {
+        loop {
+            tokio::select! { _ = self.interrupt.recv() => {}, _ = self.terminate.recv() => {} }
+            drop(self.commands.try_send(Command::Stop));
+        }
+    }
+}
+
+async fn show_pulling(weights: Weights, is_lively: bool) {
+    let mut pulling = weights.pulling();
+    let bar = Bar::new(is_lively);
+    while pulling.changed().await.is_ok() {
+        match *pulling.borrow_and_update() {
+            Some(pulling) => bar.show(pulling.done, pulling.total),
+            None => bar.clear(),
+        }
+    }
+}
+
+fn refused(error: &AnimateError) -> Failure {
+    let class = match error {
+        AnimateError::State(_) => Class::State,
+        AnimateError::Surfaces(_) => Class::Upstream,
+        AnimateError::Catalogue(_) => Class::Runtime,
+        AnimateError::Workspace { .. } => Class::Configuration,
+    };
+    let failure = Failure::of(class, error);
+    match error.hint() {
+        Some(hint) => failure.hinting(hint),
+        None => failure,
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
