@@ -86,6 +86,12 @@ pub enum StoreError {
         #[source]
         source: io::Error,
     },
+    #[error("state: cannot draw {}; the journal has everything and the life goes on without", path.display())]
+    NoPicture {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("state: {} failed before and takes no more records; start the being again", path.display())]
     Poisoned { path: PathBuf },
     #[error("state: {bytes} bytes are too many for one write, at most {max} fit; nothing was written")]

@@ -60,7 +60,7 @@ impl Life {
         let stored = replay.state.take();
         let birth = admit(boot, stored.as_ref(), folder.as_ref())?;
         let mut journal = Journal::new(folder, replay.seq, replay.length);
-        let warnings = clean_up(&mut journal, replay.torn)?;
+        let mut warnings = clean_up(&mut journal, replay.torn)?;
         let cycle = stored.as_ref().map_or(0, |state| state.cycle);
         let before = journal.length;
         let started = journal.commit(vec![Event::Started { birth }], cycle, at)?;
@@ -69,7 +69,7 @@ impl Life {
         let since_picture = replay.since_picture.saturating_add(journal.length.saturating_sub(before));
         let mut life = Self { journal, state, since_picture, picture_length: replay.picture_length.unwrap_or(0) };
         if replay.picture_length.is_none() || life.wants_checkpoint() {
-            life.checkpoint(at)?;
+            warnings.extend(life.try_checkpoint(at)?);
         }
         Ok((life, Recovered { warnings, open_calls: replay.open_calls }))
     }
@@ -96,15 +96,23 @@ impl Life {
         self.since_picture > self.picture_length.max(SMALL_JOURNAL)
     }
 
-    /// Draws the picture anew, in mid-cycle too. When only the picture fails, the life goes on: the journal has everything.
+    /// Draws the picture anew, in mid-cycle too. After `NoPicture` the life goes on: the journal has everything.
     pub fn checkpoint(&mut self, at: Timestamp) -> Result<(), StoreError> {
         let bytes = picture::draw(&self.state)?;
         let event = Event::Checkpoint { picture: Digest::of(&bytes) };
         self.append(vec![event], self.state.cycle, at)?;
         self.since_picture = 0;
-        self.replace_picture(&bytes).map_err(|error| StoreError::write(self.journal.folder.path(PICTURE), error))?;
+        self.replace_picture(&bytes).map_err(|source| StoreError::NoPicture { path: self.journal.folder.path(PICTURE), source })?;
         self.picture_length = wide(bytes.len());
         Ok(())
+    }
+
+    /// Draws the picture if that can be done; the warning, if not.
+    fn try_checkpoint(&mut self, at: Timestamp) -> Result<Option<String>, StoreError> {
+        match self.checkpoint(at) {
+            Err(error @ StoreError::NoPicture { .. }) => Ok(Some(error.to_string())),
+            other => other.map(|()| None),
+        }
     }
 
     fn replace_picture(&mut self, bytes: &[u8]) -> io::Result<()> {

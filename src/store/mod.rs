@@ -1,4 +1,65 @@
-//! Where lives are kept: the home, its locks, and for each being a journal with its newest picture.
+//! Where lives are kept: the [`Home`], its locks, and for each being a journal with its newest picture.
+//!
+//! # Expected flow
+//!
+//! [`Life::open`] takes the lock of a state directory, reads the picture and what the journal has beyond it, and records `started`.
+//! [`Life::append`] makes facts durable and then applies them; only then may their effects follow. [`Life::checkpoint`] draws a new
+//! picture, when [`Life::wants_checkpoint`] says that the journal outgrew the old one. [`peek`] and [`read_journal`] only look.
+//!
+//! # Guarantees
+//!
+//! - What was acknowledged outlives a crash of the process, of the machine, and a full disk; nothing is applied twice.
+//! - The journal is the truth. `state.json` is made from it and is accepted only if a `checkpoint` in it carries its SHA-256, so a
+//!   picture may be older than the newest checkpoint (a crash in between), may be missing, but may not be edited. A picture without a
+//!   journal is refused: to go on from it would drop every id that made a grant or a credit count once.
+//! - A call that was begun and has no recorded end is told at every opening until its end is recorded, whatever checkpoints lie between.
+//! - A refusal to open changes nothing.
+//!
+//! # What a torn tail is
+//!
+//! A record is acknowledged once the write that brought it was synced, and the next write begins only then. So a power cut can hurt
+//! the last write only: cut it anywhere, or leave any of its sectors zero, in any order. Its first bad line is taken for torn, and cut
+//! off with all that follows, if
+//!
+//! - it has no newline; unless all of it but the last byte is a whole record, for then that byte was a newline that was changed; or
+//! - it has zeros from its beginning, or from where a sector begins, to where a sector ends;
+//!
+//! and if no record follows that was written later. To know that, a record that was not the first of its write names the first:
+//! `"with":7`. Everything else is damage of an acknowledged record and is refused with its byte: a wrong sum in a line that ends as it
+//! should, a gap, a repeat. Records that the picture covers have their sum, order and type checked; they are not decoded again.
+//!
+//! # Assumptions
+//!
+//! The file system does not show another file's old content after a power cut (ext4 in its default mode, XFS, btrfs and others), and a
+//! sector is written whole. Whoever opens a life has the only clock.
+//!
+//! # Costs
+//!
+//! One write and one `fdatasync` for each `append`. Pictures cost no more bytes than the records between them. Opening reads the whole
+//! journal in flat memory.
+//!
+//! # Errors
+//!
+//! After a failed write or sync a life is poisoned: a second sync could succeed without the data, so nothing more is acknowledged, the
+//! unacknowledged bytes are cut off if that can be done, and the being must be opened anew. A failed picture loses nothing.
+//!
+//! ```
+//! # use singularity::{being::{Birth, Event, Identity, Mind}, store::{Boot, Life, peek}, vocab::{Timestamp, Usd}};
+//! # let place = tempfile::tempdir()?;
+//! # let (dir, now) = (place.path().join("ada"), Timestamp::UNIX_EPOCH);
+//! # let text = |text: &str| text.to_owned();
+//! # let hex = "0".repeat(64);
+//! # let identity = Identity { agent_id: text("ada"), name: text("ada"), ticker: text("ADA"), agent_type: text("being"),
+//! #     specialty: text("art"), role: text("worker"), environment: text("test"), host: text("here"), workload_id: text("w"),
+//! #     workload_public_key: hex.clone(), executable_digest: hex.clone(), code_digest: hex.clone(), policy_digest: hex, policy_sequence: 1 };
+//! # let birth = Birth { identity, mind: Mind::new(text("Be."), text("smol")), starting: Usd::ZERO };
+//! let (mut life, recovered) = Life::open(&dir, Boot::Fresh { birth: Box::new(birth) }, now)?;
+//! assert!(recovered.open_calls.is_empty());
+//! life.append(vec![Event::FundsGranted { id: "2026-12".into(), usd: "25".parse()? }], 0, now)?;
+//! life.close(now)?;
+//! assert_eq!(peek(&dir)?.map(|state| state.budget.remaining.to_string()), Some("25".to_owned()));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod access;
 mod error;
@@ -21,3 +82,6 @@ pub use line::Flaw;
 pub use lock::{Lock, LockError};
 pub use observe::{Line, Lines, Start, peek, read_journal};
 pub use replay::OpenCall;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,9 @@
+mod boot;
+mod crash;
+mod format;
+mod full;
+mod home;
+mod observe;
+mod samples;
+mod simulation;
+mod tail;
