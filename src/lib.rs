@@ -61,5 +61,6 @@ pub mod reconcile;
 pub mod runtime;
 pub mod store;
 pub mod surface;
+pub mod telemetry;
 pub mod tool;
 pub mod vocab;

@@ -131,8 +131,7 @@ impl IntoResponse for Refused {
             RequestError::Keep(_) => RefusalClass::State,
             RequestError::Leaving => RefusalClass::Runtime,
         };
-        let causes = std::iter::successors(std::error::Error::source(&self.0), |cause| cause.source());
-        let message = causes.fold(self.0.to_string(), |told, cause| format!("{told}: {cause}"));
+        let message = crate::vocab::chain(&self.0);
         (StatusCode::UNPROCESSABLE_ENTITY, Json(Refusal { class, message })).into_response()
     }
 }

@@ -38,8 +38,12 @@ impl AgentState {
         self.absorb(&record.event, record.cycle, record.at);
     }
 
-    /// Applies one fact: the only way in which a state changes, live and on replay alike.
+    /// Applies one fact: the only way in which a state changes, live and on replay alike. A `checkpoint` is about the state's picture and
+    /// changes nothing.
     pub fn absorb(&mut self, event: &Event, cycle: u64, at: Timestamp) {
+        if matches!(event, Event::Checkpoint { .. }) {
+            return;
+        }
         self.updated_at = at;
         match event {
             Event::Started { .. } => self.status = BeingStatus::Starting,

@@ -1,4 +1,4 @@
-use std::collections::VecDeque;
+use std::{collections::VecDeque, fmt};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -38,6 +38,19 @@ pub enum BeingStatus {
     Stopped,
     Exhausted,
     Failed,
+}
+
+impl fmt::Display for BeingStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Stopping => "stopping",
+            Self::Stopped => "stopped",
+            Self::Exhausted => "exhausted",
+            Self::Failed => "failed",
+        })
+    }
 }
 
 /// One finished tool call.

@@ -281,11 +281,14 @@ impl Being {
     /// Records how a call ended, and what it earned.
     fn finish(&mut self, call: &ToolCall, outcome: Outcome, ready: &mut Ready, now: Timestamp) {
         let result = outcome.envelope();
-        let Outcome { status, error_code, chat_id, message_id, change, revenue, screened, .. } = outcome;
+        let Outcome { status, error_code, chat_id, message_id, change, revenue, screened, warning, .. } = outcome;
         let (call_id, tool) = (call.id.clone(), call.function.name.clone());
         let finished =
             Event::ToolFinished { call_id, tool: tool.clone(), status, error_code, result, change, chat_id, message_id, screened };
         self.note(ready, finished, now);
+        if let Some(message) = warning {
+            self.note(ready, Event::Warning { message }, now);
+        }
         let earned = revenue.filter(|_| status == Status::Success);
         let Some(revenue) = earned.filter(|revenue| !self.is_credited(revenue.transaction.as_deref())) else { return };
         self.note(ready, Event::RevenueCredited { amount: revenue.amount, source: tool, transaction: revenue.transaction }, now);

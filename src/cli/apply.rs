@@ -101,8 +101,7 @@ pub fn set_name(files: &[PathBuf], given: Option<&Name>) -> Name {
     let absolute = files.first().and_then(|file| std::path::absolute(file).ok()).unwrap_or_default();
     let stem = absolute.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_lowercase();
     let plain: String = stem.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(63).collect();
-    let fitting = |text: &str| Name::try_from(text.trim_matches('-')).ok();
-    given.cloned().or_else(|| fitting(&plain)).or_else(|| fitting("applied")).unwrap_or_else(|| Name::fallback())
+    given.cloned().or_else(|| Name::try_from(plain.trim_matches('-')).ok()).unwrap_or_else(Name::default_set)
 }
 
 /// Starts a daemon of its own session for the home, and waits until it listens.

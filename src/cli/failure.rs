@@ -1,5 +1,7 @@
 use std::{error::Error, fmt};
 
+use crate::vocab::chain;
+
 /// Why a command failed: a class that programs see, a chain of causes and a hint that people see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
@@ -70,12 +72,6 @@ impl fmt::Display for Failure {
         f.write_str(&self.what)?;
         self.hint.iter().try_for_each(|hint| write!(f, "\n  hint: {hint}"))
     }
-}
-
-/// An error and all its causes in one line.
-pub fn chain(error: &dyn Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::{
     args::{Format, Get},
     context::{Context, asked, print, say},
-    failure::{Class, Failure, chain},
+    failure::{Class, Failure},
     table::table,
 };
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     being::AgentState,
     manifest::resolved_document,
     store::{Home, peek},
-    vocab::{Address, Kind, Name},
+    vocab::{Address, Kind, Name, chain},
 };
 
 /// Lists objects, or shows one.

@@ -3,7 +3,7 @@ use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 /// Lays rows out in columns for people, without lines.
 pub fn table(head: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
-    table.load_preset(NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(head.to_vec());
+    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(head.to_vec());
     table.add_rows(rows);
     table.column_iter_mut().for_each(|column| drop(column.set_padding((0, 2))));
     let text = table.to_string();

@@ -154,6 +154,20 @@ impl Models {
         if failed.is_empty() { Ok(false) } else { Err(ModelError::of_chain(failed)) }
     }
 
+    /// Looks whether a model can be asked, at no cost: a remote one lists its models, one in this process is asked nothing yet.
+    pub async fn check(&self, agent: &str, name: &Name) -> Result<String, ModelError> {
+        let door = self.doors().get(name).cloned();
+        let Some(door) = door else { return Err(ModelError::permanent(format!("no model `{name}` is declared"))) };
+        match &door.behind {
+            Behind::Local(_) => Ok("in this process".to_owned()),
+            Behind::Remote(remote) => {
+                let path = if remote.dialect == Dialect::Brama { "v1/models" } else { "models" };
+                door.within("list of models", remote.send(self, agent, Method::GET, path, Vec::new())).await?;
+                Ok(format!("answers at {}", remote.base_url))
+            }
+        }
+    }
+
     fn doors(&self) -> RwLockReadGuard<'_, BTreeMap<Name, Arc<Door>>> {
         self.doors.read().unwrap_or_else(PoisonError::into_inner)
     }

@@ -9,7 +9,7 @@ use crate::{
     plan::{Born, Observed, ObservedBeing, Phase, Plan, Verdict},
     runtime::{Assignment, Failure, Unit, UnitPhase},
     store::peek,
-    vocab::{Address, Kind, Name},
+    vocab::{Address, Kind, Name, chain},
 };
 
 impl Reconciler {
@@ -126,7 +126,7 @@ impl Reconciler {
         let (tell, name) = (self.refusals.0.clone(), name.clone());
         tokio::spawn(async move {
             let failure = match ticket.await {
-                Ok(Err(error)) => Some(Failure { reason: error.reason().to_owned(), message: error.told() }),
+                Ok(Err(error)) => Some(Failure { reason: error.reason().to_owned(), message: chain(&error) }),
                 Ok(Ok(())) | Err(_) => None,
             };
             drop(tell.send(Refused { name, edit: wanted, failure }).await);

@@ -25,6 +25,8 @@ pub(super) struct Declared {
     pub(super) good: Good,
     pub(super) problems: Vec<String>,
     read: Option<Digest>,
+    /// The files that each object of the last good reading stands in.
+    files: BTreeMap<Address, Vec<PathBuf>>,
 }
 
 /// The last fleet that validated, with how often each of its objects changed.

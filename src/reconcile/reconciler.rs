@@ -19,7 +19,7 @@ use crate::{
     manifest::{Fleet, Overrides, Problems},
     plan::{Born, judge, plan},
     runtime::{Assignment, Failure, Ground, Unit, Weights},
-    vocab::{Address, Kind, Name},
+    vocab::{Address, Kind, Name, chain},
 };
 
 /// What a reconciler is told at its start.
@@ -212,9 +212,9 @@ impl Reconciler {
         match self.steady_reading().await {
             Ok(reading) => {
                 let kept = self.declared.take(reading);
-                kept.unwrap_or_else(|error| tracing::error!("{error}: {}", source_of(&error)));
+                kept.unwrap_or_else(|error| tracing::error!("{}", chain(&error)));
             }
-            Err(error) => self.declared.problems = vec![format!("{error}: {}", source_of(&error))],
+            Err(error) => self.declared.problems = vec![chain(&error)],
         }
         let observed = self.observe();
         let plan = plan(&self.declared.good.fleet, &observed);
@@ -350,8 +350,4 @@ impl Reconciler {
         self.publish();
         while self.departures.join_next().await.is_some() {}
     }
-}
-
-fn source_of(error: &KeepError) -> String {
-    std::error::Error::source(error).map(ToString::to_string).unwrap_or_default()
 }

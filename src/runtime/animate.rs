@@ -61,12 +61,6 @@ impl AnimateError {
             _ => None,
         }
     }
-
-    /// The error and all its causes in one line.
-    pub fn told(&self) -> String {
-        let causes = std::iter::successors(std::error::Error::source(self), |cause| cause.source());
-        causes.fold(self.to_string(), |told, cause| format!("{told}: {cause}"))
-    }
 }
 
 /// How a being is to be animated.
@@ -95,7 +89,8 @@ pub async fn animate(
 ) -> Result<(Driver, BTreeSet<String>), AnimateError> {
     let Start { assignment, dir, boot, until } = start;
     let opening = tokio::task::block_in_place(|| Life::open(&dir, boot))?;
-    let tools = Tools::build(&ground, &assignment, &opening.identity().agent_id).await?;
+    let agent = opening.identity().map(|identity| identity.agent_id.clone()).unwrap_or_default();
+    let tools = Tools::build(&ground, &assignment, &agent).await?;
     let begun = tokio::task::block_in_place(|| opening.begin(ground.clock.now()));
     let (life, state, recovered) = match begun {
         Ok(begun) => begun,
@@ -171,8 +166,7 @@ fn kept_from(ground: &Ground, workspace: &Path) -> Vec<PathBuf> {
     if !workspace.starts_with(home.path()) {
         return vec![home.path().to_owned()];
     }
-    let beings = home.being_dir_root();
-    vec![beings, home.sets(), home.history(), home.models(), home.path().join("commit")]
+    vec![home.path().join("beings"), home.sets(), home.history(), home.models(), home.path().join("commit")]
 }
 
 /// What a being would get: its catalogue, and how its surfaces are.

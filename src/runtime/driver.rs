@@ -72,8 +72,7 @@ impl Driver {
         self.tools.las.stop(GRACE).await;
         let because = ended?;
         self.tell(Input::Closed { failed: matches!(because, Ending::Upstream { .. }) })?;
-        let now = self.ground.clock.now();
-        tokio::task::block_in_place(|| self.life.checkpoint(self.being.state(), now))?;
+        self.draw()?;
         let snapshot = self.snapshot(Phase::Stopping);
         Ok(Ended { because, last_report: self.last_report, snapshot })
     }
@@ -133,11 +132,9 @@ impl Driver {
                 tracing::warn!(being = %self.assignment.name, "{message}");
             }
         }
-        let state = self.being.state();
-        tokio::task::block_in_place(|| {
-            self.life.append(facts, state.cycle, now)?;
-            if self.life.wants_checkpoint() { self.life.checkpoint(state, now) } else { Ok(()) }
-        })
+        let cycle = self.being.state().cycle;
+        tokio::task::block_in_place(|| self.life.append(facts, cycle, now))?;
+        if self.life.wants_checkpoint() { self.draw() } else { Ok(()) }
     }
 
     fn show(&self, phase: Phase) {
@@ -152,8 +149,19 @@ impl Driver {
     fn rested(&mut self, report: Report) -> Result<(), StoreError> {
         tracing::info!(being = %self.assignment.name, cycle = report.cycle, status = ?report.status, balance = %report.balance_usd, "cycle finished");
         self.last_report = Some(report);
+        self.draw()
+    }
+
+    /// Draws the picture of the state. When that fails alone, the being goes on: its journal has everything.
+    fn draw(&mut self) -> Result<(), StoreError> {
         let now = self.ground.clock.now();
-        tokio::task::block_in_place(|| self.life.checkpoint(self.being.state(), now))
+        match tokio::task::block_in_place(|| self.life.checkpoint(self.being.state(), now)) {
+            Err(error @ StoreError::NoPicture { .. }) => {
+                tracing::warn!(being = %self.assignment.name, "{error}");
+                Ok(())
+            }
+            drawn => drawn,
+        }
     }
 
     /// Waits until it is time for a cycle, or a command brings something else.
@@ -208,7 +216,7 @@ impl Driver {
     /// Carries an effect out while commands are heard. `None` when it was given up after a stop.
     async fn beside<T>(
         &mut self,
-        effect: impl Future<Output = T> + Send + use<T>,
+        effect: impl Future<Output = T> + Send,
         phase: Phase,
         commands: &mut mpsc::Receiver<Command>,
     ) -> Result<Option<T>, StoreError> {

@@ -14,7 +14,7 @@ use crate::{
         ModelError, Provider, Thinking,
         embedded::{Embedded, EmbeddedError, Sampling, pull},
     },
-    vocab::Span,
+    vocab::{Span, chain},
 };
 
 /// The models of this process by file: each is fetched and loaded once, when it is first asked.
@@ -92,10 +92,8 @@ fn threads() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-/// An error with its causes, for a message.
 fn told(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(format!("embedded: {error}"), |told, cause| format!("{told}: {cause}"))
+    format!("embedded: {}", chain(error))
 }
 
 struct Local {
@@ -114,6 +112,10 @@ impl Provider for Local {
 }
 
 fn failed(error: &EmbeddedError) -> ModelError {
-    ModelError::permanent(told(error))
+    match error {
+        EmbeddedError::TooLong { .. } => ModelError::too_long(told(error)),
+        error if error.is_passing() => ModelError::transient(told(error), None),
+        error => ModelError::permanent(told(error)),
+    }
 }
 

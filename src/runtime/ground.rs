@@ -20,7 +20,7 @@ pub struct Ground {
 
 impl Ground {
     /// Puts the ground together.
-    pub const fn new(
+    pub fn new(
         home: Home,
         models: Models,
         (clock, ids): (Clock, Ids),

@@ -11,7 +11,7 @@ use crate::{
     being::Ending,
     process::Backoff,
     store::{Boot, StoreError},
-    vocab::Timestamp,
+    vocab::{Timestamp, chain},
 };
 
 /// One being kept alive under a daemon: its owner starts it, hands edits to it, and joins it at the end.
@@ -221,7 +221,7 @@ fn over(ended: Result<super::Ended, StoreError>) -> Over {
 }
 
 fn failed(error: &AnimateError) -> Over {
-    let failure = Failure { reason: error.reason().to_owned(), message: error.told() };
+    let failure = Failure { reason: error.reason().to_owned(), message: chain(error) };
     Over::Failed { permanent: error.is_permanent(), failure }
 }
 

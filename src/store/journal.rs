@@ -33,12 +33,12 @@ impl Journal {
     }
 
     /// Makes events durable in one write and one sync. When it fails, none is acknowledged and the journal takes no more.
-    pub(super) fn commit(&mut self, events: Vec<Event>, cycle: u64, at: Timestamp) -> Result<Vec<Record>, StoreError> {
+    pub(super) fn commit(&mut self, events: &[Event], cycle: u64, at: Timestamp) -> Result<Vec<Record>, StoreError> {
         if self.is_poisoned {
             return Err(StoreError::Poisoned { path: self.folder.path(JOURNAL) });
         }
         let first = self.seq.saturating_add(1);
-        let records: Vec<Record> = (first..).zip(events).map(|(seq, event)| Record { seq, at, cycle, event }).collect();
+        let records: Vec<Record> = (first..).zip(events).map(|(seq, event)| Record { seq, at, cycle, event: event.clone() }).collect();
         self.encode(&records, first)?;
         self.write()?;
         self.seq = records.last().map_or(self.seq, |record| record.seq);

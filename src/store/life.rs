@@ -9,7 +9,7 @@ use super::{
     scan::wide,
 };
 use crate::{
-    being::{AgentState, Birth, DeclaredIdentity, Event, Record},
+    being::{AgentState, Birth, DeclaredIdentity, Event, Identity, Record},
     vocab::{Digest, Timestamp},
 };
 
@@ -33,11 +33,19 @@ pub struct Recovered {
     pub open_calls: Vec<OpenCall>,
 }
 
-/// One being's open state directory, held by this process alone.
+/// A state directory that is locked and read, before anything is written.
+#[derive(Debug)]
+pub struct Opening {
+    journal: Journal,
+    stored: Option<AgentState>,
+    birth: Option<Box<Birth>>,
+    replay: Replay,
+}
+
+/// One being's open state directory, held by this process alone. The state itself belongs to whoever animates the being.
 #[derive(Debug)]
 pub struct Life {
     journal: Journal,
-    state: AgentState,
     /// Bytes of records since the last picture was drawn.
     since_picture: u64,
     picture_length: u64,
@@ -46,47 +54,55 @@ pub struct Life {
 /// A journal shorter than this is replayed in no time, so no picture is drawn for it.
 const SMALL_JOURNAL: u64 = 64 << 10;
 
-impl Life {
-    /// Opens or begins a life, and records that it `started`. A refusal changes nothing.
-    pub fn open(dir: &Path, boot: Boot, at: Timestamp) -> Result<(Self, Recovered), StoreError> {
-        if matches!(boot, Boot::Resume { .. }) && OsFolder::look(dir)?.is_none() {
-            return Err(StoreError::NothingToResume);
-        }
-        Self::open_in(Box::new(OsFolder::lock(dir)?), boot, at)
+impl Opening {
+    /// Who the being is, or will be.
+    pub fn identity(&self) -> Option<&Identity> {
+        let stored = self.stored.as_ref().map(|state| &state.identity);
+        stored.or_else(|| self.birth.as_ref().map(|birth| &birth.identity))
     }
 
-    pub(super) fn open_in(folder: Box<dyn Folder>, boot: Boot, at: Timestamp) -> Result<(Self, Recovered), StoreError> {
-        let mut replay = Replay::read(folder.as_ref())?;
-        let stored = replay.state.take();
-        let birth = admit(boot, stored.as_ref(), folder.as_ref())?;
-        let mut journal = Journal::new(folder, replay.seq, replay.length);
+    /// Cleans up what a crash left, and records that the being `started`.
+    pub fn begin(self, at: Timestamp) -> Result<(Life, AgentState, Recovered), StoreError> {
+        let Self { mut journal, stored, birth, replay } = self;
         let mut warnings = clean_up(&mut journal, replay.torn)?;
         let cycle = stored.as_ref().map_or(0, |state| state.cycle);
         let before = journal.length;
-        let started = journal.commit(vec![Event::Started { birth }], cycle, at)?;
+        let started = journal.commit(&[Event::Started { birth }], cycle, at)?;
         journal.folder.sync_names().map_err(|error| StoreError::write(journal.folder.path(""), error))?;
         let state = begin(stored, &started).ok_or_else(|| StoreError::NoBirth { path: journal.folder.path(PICTURE) })?;
         let since_picture = replay.since_picture.saturating_add(journal.length.saturating_sub(before));
-        let mut life = Self { journal, state, since_picture, picture_length: replay.picture_length.unwrap_or(0) };
+        let mut life = Life { journal, since_picture, picture_length: replay.picture_length.unwrap_or(0) };
         if replay.picture_length.is_none() || life.wants_checkpoint() {
-            warnings.extend(life.try_checkpoint(at)?);
+            warnings.extend(life.try_checkpoint(&state, at)?);
         }
-        Ok((life, Recovered { warnings, open_calls: replay.open_calls }))
+        Ok((life, state, Recovered { warnings, open_calls: replay.open_calls }))
+    }
+}
+
+impl Life {
+    /// Locks and reads a state directory, and decides whether a life may begin or go on. A refusal changes nothing.
+    pub fn open(dir: &Path, boot: Boot) -> Result<Opening, StoreError> {
+        if matches!(boot, Boot::Resume { .. }) && OsFolder::look(dir)?.is_none() {
+            return Err(StoreError::NothingToResume);
+        }
+        Self::open_in(Box::new(OsFolder::lock(dir)?), boot)
     }
 
-    /// The being as all acknowledged records make it.
-    pub const fn state(&self) -> &AgentState {
-        &self.state
+    pub(super) fn open_in(folder: Box<dyn Folder>, boot: Boot) -> Result<Opening, StoreError> {
+        let mut replay = Replay::read(folder.as_ref())?;
+        let stored = replay.state.take();
+        let birth = admit(boot, stored.as_ref(), folder.as_ref())?;
+        let journal = Journal::new(folder, replay.seq, replay.length);
+        Ok(Opening { journal, stored, birth, replay })
     }
 
-    /// Makes events durable, then applies them. After an error the life takes no more records, and none of these is applied.
-    pub fn append(&mut self, events: Vec<Event>, cycle: u64, at: Timestamp) -> Result<Vec<Record>, StoreError> {
+    /// Makes facts durable: one write, one sync. After an error the life takes no more of them.
+    pub fn append(&mut self, events: &[Event], cycle: u64, at: Timestamp) -> Result<Vec<Record>, StoreError> {
         if events.is_empty() {
             return Ok(Vec::new());
         }
         let before = self.journal.length;
         let records = self.journal.commit(events, cycle, at)?;
-        records.iter().for_each(|record| self.state.apply(record));
         self.since_picture = self.since_picture.saturating_add(self.journal.length.saturating_sub(before));
         Ok(records)
     }
@@ -96,11 +112,12 @@ impl Life {
         self.since_picture > self.picture_length.max(SMALL_JOURNAL)
     }
 
-    /// Draws the picture anew, in mid-cycle too. After `NoPicture` the life goes on: the journal has everything.
-    pub fn checkpoint(&mut self, at: Timestamp) -> Result<(), StoreError> {
-        let bytes = picture::draw(&self.state)?;
+    /// Draws the picture anew, in mid-cycle too, of the state that all records so far make. After `NoPicture` the life goes on: the
+    /// journal has everything.
+    pub fn checkpoint(&mut self, state: &AgentState, at: Timestamp) -> Result<(), StoreError> {
+        let bytes = picture::draw(state)?;
         let event = Event::Checkpoint { picture: Digest::of(&bytes) };
-        self.append(vec![event], self.state.cycle, at)?;
+        self.append(&[event], state.cycle, at)?;
         self.since_picture = 0;
         self.replace_picture(&bytes).map_err(|source| StoreError::NoPicture { path: self.journal.folder.path(PICTURE), source })?;
         self.picture_length = wide(bytes.len());
@@ -108,8 +125,8 @@ impl Life {
     }
 
     /// Draws the picture if that can be done; the warning, if not.
-    fn try_checkpoint(&mut self, at: Timestamp) -> Result<Option<String>, StoreError> {
-        match self.checkpoint(at) {
+    fn try_checkpoint(&mut self, state: &AgentState, at: Timestamp) -> Result<Option<String>, StoreError> {
+        match self.checkpoint(state, at) {
             Err(error @ StoreError::NoPicture { .. }) => Ok(Some(error.to_string())),
             other => other.map(|()| None),
         }
@@ -126,8 +143,8 @@ impl Life {
     }
 
     /// Ends the use of the directory: draws a last picture if anything came after the one before, and lets the lock go.
-    pub fn close(mut self, at: Timestamp) -> Result<(), StoreError> {
-        if self.since_picture > 0 { self.checkpoint(at) } else { Ok(()) }
+    pub fn close(mut self, state: &AgentState, at: Timestamp) -> Result<(), StoreError> {
+        if self.since_picture > 0 { self.checkpoint(state, at) } else { Ok(()) }
     }
 }
 

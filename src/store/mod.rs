@@ -2,8 +2,8 @@
 //!
 //! # Expected flow
 //!
-//! [`Life::open`] takes the lock of a state directory, reads the picture and what the journal has beyond it, and records `started`.
-//! [`Life::append`] makes facts durable and then applies them; only then may their effects follow. [`Life::checkpoint`] draws a new
+//! [`Life::open`] takes the lock of a state directory and reads the picture and what the journal has beyond it; [`Opening::begin`] records
+//! `started` and hands the state over. [`Life::append`] makes facts durable; only then may their effects follow. [`Life::checkpoint`] draws a new
 //! picture, when [`Life::wants_checkpoint`] says that the journal outgrew the old one. [`peek`] and [`read_journal`] only look.
 //!
 //! # Guarantees
@@ -53,10 +53,14 @@
 //! #     specialty: text("art"), role: text("worker"), environment: text("test"), host: text("here"), workload_id: text("w"),
 //! #     workload_public_key: hex.clone(), executable_digest: hex.clone(), code_digest: hex.clone(), policy_digest: hex, policy_sequence: 1 };
 //! # let birth = Birth { identity, mind: Mind::new(text("Be."), text("smol")), starting: Usd::ZERO };
-//! let (mut life, recovered) = Life::open(&dir, Boot::Fresh { birth: Box::new(birth) }, now)?;
+//! let opening = Life::open(&dir, Boot::Fresh { birth: Box::new(birth) })?;
+//! let (mut life, mut state, recovered) = opening.begin(now)?;
 //! assert!(recovered.open_calls.is_empty());
-//! life.append(vec![Event::FundsGranted { id: "2026-12".into(), usd: "25".parse()? }], 0, now)?;
-//! life.close(now)?;
+//! let granted = Event::FundsGranted { id: "2026-12".into(), usd: "25".parse()? };
+//! for record in life.append(&[granted], 0, now)? {
+//!     state.apply(&record);
+//! }
+//! life.close(&state, now)?;
 //! assert_eq!(peek(&dir)?.map(|state| state.budget.remaining.to_string()), Some("25".to_owned()));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -77,7 +81,7 @@ mod scan;
 pub use access::AccessError;
 pub use error::StoreError;
 pub use home::{Home, HomeError};
-pub use life::{Boot, Life, Recovered};
+pub use life::{Boot, Life, Opening, Recovered};
 pub use line::Flaw;
 pub use lock::{Lock, LockError};
 pub use observe::{Line, Lines, Start, peek, read_journal};

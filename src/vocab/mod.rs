@@ -1,10 +1,12 @@
 //! Words that every other room speaks: checked names, money, digests, spans of time. Nothing here acts.
 
+mod chain;
 mod digest;
 mod money;
 mod name;
 mod span;
 
+pub use chain::chain;
 pub use digest::{BadDigest, Digest};
 pub use money::{BadUsd, Usd};
 pub use name::{Address, BadAddress, BadName, Kind, Name};

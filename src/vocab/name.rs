@@ -15,6 +15,11 @@ pub struct Name(String);
 pub struct BadName(String);
 
 impl Name {
+    /// The name of a set that has no name of its own.
+    pub fn default_set() -> Self {
+        Self("applied".into())
+    }
+
     /// The rule as a regular expression, for schemas.
     pub const PATTERN: &str = "^(?!.*__)[a-z0-9][a-z0-9_-]{0,62}$";
 

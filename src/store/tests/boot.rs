@@ -4,10 +4,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::life::Life;
 use super::samples::{at, debited, either, fresh, granted, resume, told, tool_finished, tool_started, writes};
 use crate::{
     being::{AgentState, DeclaredIdentity},
-    store::{Boot, Life, OpenCall, StoreError, peek},
+    store::{Boot, OpenCall, StoreError, peek},
 };
 
 struct Place {

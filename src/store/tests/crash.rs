@@ -1,12 +1,13 @@
 use std::{collections::BTreeSet, io::ErrorKind};
 
+use super::life::Life;
 use super::{
     samples::{at, decode, either, fold, fresh, granted, told, writes},
     simulation::{Simulation, Trouble, luck},
 };
 use crate::{
     being::{Event, Record},
-    store::{Life, StoreError, folder::JOURNAL, replay::Replay},
+    store::{StoreError, folder::JOURNAL, replay::Replay},
 };
 
 enum Step {

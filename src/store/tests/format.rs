@@ -2,11 +2,12 @@ use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use proptest::{prelude::*, strategy::ValueTree as _};
 
+use super::life::Life;
 use super::samples::{at, debited, decode, fold, fresh, granted, record, seal, thought, tool_finished, tool_started};
 use crate::{
     being::{BeingStatus, Event, MindChange},
     store::{
-        Life, line,
+        line,
         line::{Flaw, KNOWN},
         replay::Replay,
     },

@@ -1,7 +1,8 @@
 use std::{fs, path::Path, process::Command};
 
+use super::life::Life;
 use super::samples::{at, decode, either, fold, told};
-use crate::store::{Life, StoreError, peek};
+use crate::store::{StoreError, peek};
 
 /// Where the child finds its full disk.
 const PLACE: &str = "SINGULARITY_TEST_SMALL";

@@ -3,6 +3,7 @@ mod crash;
 mod format;
 mod full;
 mod home;
+mod life;
 mod observe;
 mod samples;
 mod simulation;

@@ -1,7 +1,8 @@
 use std::{fs, io::Write as _};
 
+use super::life::Life;
 use super::samples::{at, decode, fresh, told};
-use crate::store::{Life, Start, StoreError, peek, read_journal};
+use crate::store::{Start, StoreError, peek, read_journal};
 
 #[test]
 fn what_is_written_while_one_reads_is_told() {
