@@ -51,7 +51,7 @@ impl Driver {
     fn live(&mut self) -> Result<(), StoreError> {
         let (mut life, recovered) = Life::open_in(Box::new(self.disk.clone()), either(), at(0))?;
         let journal = decode(&self.disk.content(JOURNAL).unwrap());
-        self.check(&life, &journal, recovered.open_calls.iter().map(|call| call.call_id.clone()).collect());
+        self.check(&life, &journal, &recovered.open_calls.iter().map(|call| call.call_id.clone()).collect());
         let mut done = scripted(&journal).len();
         let mut now = 0;
         for step in &self.script {
@@ -69,7 +69,7 @@ impl Driver {
     }
 
     /// Nothing acknowledged is lost, nothing is applied twice, and picture, journal and life agree.
-    fn check(&self, life: &Life, journal: &[Record], open_calls: BTreeSet<String>) {
+    fn check(&self, life: &Life, journal: &[Record], open_calls: &BTreeSet<String>) {
         for record in &self.acknowledged {
             let kept = journal.get(usize::try_from(record.seq - 1).unwrap());
             assert_eq!(kept, Some(record), "an acknowledged record was lost or changed");
@@ -84,8 +84,8 @@ impl Driver {
             journal.iter().filter_map(|r| if let Event::ToolFinished { call_id, .. } = &r.event { Some(call_id) } else { None });
         let ended: BTreeSet<&String> = ended.collect();
         assert_eq!(
-            open_calls,
-            started.filter(|id| !ended.contains(id)).cloned().collect(),
+            *open_calls,
+            started.filter(|id| !ended.contains(id)).cloned().collect::<BTreeSet<String>>(),
             "a begun call was forgotten or made up"
         );
     }

@@ -82,7 +82,7 @@ pub(super) fn writes() -> Vec<Vec<Event>> {
         vec![thought("Let us write."), debited(25), tool_started("c")],
         vec![tool_finished("c"), credited("t1")],
         vec![granted("2026-12")],
-        vec![thought(&"long ".repeat(500)), debited(1), tool_started("d"), told(&"x".repeat(700)), debited(2)],
+        vec![thought(&"long ".repeat(500)), debited(1), tool_started("d"), told("x".repeat(700)), debited(2)],
     ]
 }
 
