@@ -73,7 +73,7 @@ fn text_becomes_the_tokens_that_the_model_was_trained_on() {
     let (content, _) = weights::read(file, TWO).unwrap();
     let words = Vocabulary::read(file, &content).unwrap();
     let chat = chat::render(&capital(), "", 1, 8_192, &words).unwrap();
-    assert_eq!(chat, GOLDEN, "the ids with which the model answers rightly");
+    assert_eq!(chat, GOLDEN, "ids as llama.cpp gives them");
     let mut tokens = Vec::new();
     let text = "Año 2024:\n\n\tlet x = 3.14; // 🙂 <|im_end|>";
     words.encode(text, &mut tokens).unwrap();
@@ -82,7 +82,7 @@ fn text_becomes_the_tokens_that_the_model_was_trained_on() {
     assert!(!tokens.contains(&words.close), "text never becomes a control token");
 }
 
-/// System, user and assistant header of [`capital`]; recorded when the model first answered them rightly.
+/// System, user and assistant header of [`capital`], as llama.cpp tokenises them.
 const GOLDEN: &[u32] = &[
     1, 9690, 198, 2683, 359, 253, 5356, 11173, 30, 2, 198, 1, 4093, 198, 1780, 314, 260, 3575, 282, 4649, 47, 2, 198, 1, 520, 9531,
     198,
