@@ -1,6 +1,6 @@
 //! B10 `start` and `think`: the embedded model against llama.cpp, on the same file and threads, in turns, in one run.
 //!
-//! `cargo bench --bench embedded` prints a table; `-- --quick` does one short round. llama.cpp comes as `llama-cpp-python` in a virtual
+//! `cargo bench --bench embedded` prints a table; `-- --quick` does one short round, `-- --alone` leaves llama.cpp out. llama.cpp comes as `llama-cpp-python` in a virtual
 //! environment under `target/bench/`, made here; where that cannot be had it is left out with a note.
 
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock and runs its peer")]
@@ -58,7 +58,8 @@ fn main() -> Outcome<()> {
         let answer = runtime.block_on(model.complete(request, sampling));
         answer.map(|answer| (answer, start.elapsed().as_secs_f64()))
     };
-    let mut peer = match Peer::start(&target.join("bench/llama"), &file, threads) {
+    let alone = std::env::args().any(|argument| argument == "--alone");
+    let mut peer = match if alone { Err("as asked".into()) } else { Peer::start(&target.join("bench/llama"), &file, threads) } {
         Ok(peer) => Some(peer),
         Err(error) => {
             eprintln!("llama.cpp is left out: {error}");

@@ -115,12 +115,11 @@ fn draw(
 
 /// The bytes with which a call can go on: all, or when it is to end, the one that ends most.
 fn first_bytes(machine: &Machine, state: &State, closing: bool) -> [bool; 256] {
-    let mut first = [false; 256];
-    for (slot, byte) in first.iter_mut().zip(0..=u8::MAX) {
-        *slot = machine.step(state, byte).is_some();
-    }
-    let end = b"}]\"".iter().find(|byte| first.get(usize::from(**byte)).copied().unwrap_or(false));
-    match end {
+    let first: [bool; 256] = std::array::from_fn(|i| u8::try_from(i).is_ok_and(|byte| machine.step(state, byte).is_some()));
+    let may = |byte: &&u8| first.get(usize::from(**byte)).copied().unwrap_or(false);
+    let within_text = may(&&b'a');
+    let ends: &[u8] = if within_text { b"\"" } else { b"}]\"" };
+    match ends.iter().find(may) {
         Some(byte) if closing => std::array::from_fn(|i| i == usize::from(*byte)),
         _ => first,
     }

@@ -46,7 +46,7 @@ const fn greedy(max_tokens: u32) -> Sampling {
 }
 
 fn capital() -> ChatRequest {
-    let system = ChatMessage::system("You are a helpful AI assistant named SmolLM, trained by Hugging Face");
+    let system = ChatMessage::system("You are a helpful assistant.");
     ask(vec![system, ChatMessage::user("What is the capital of France?")], Vec::new())
 }
 
@@ -83,7 +83,10 @@ fn text_becomes_the_tokens_that_the_model_was_trained_on() {
 }
 
 /// System, user and assistant header of [`capital`], as llama.cpp tokenises them.
-const GOLDEN: &[u32] = &[];
+const GOLDEN: &[u32] = &[
+    1, 9690, 198, 2683, 359, 253, 5356, 11173, 30, 2, 198, 1, 4093, 198, 1780, 314, 260, 3575, 282, 4649, 47, 2, 198, 1, 520, 9531,
+    198,
+];
 
 #[tokio::test]
 async fn every_call_names_a_tool_and_validates() {

@@ -200,7 +200,7 @@ fn logits_are_those_of_full_precision_whatever_the_weights_are_kept_in() {
                 let mut cache = Cache::new(&engine.weights.shape);
                 let logits = engine.read(&tokens, &mut cache, &NEVER).unwrap();
                 let near = cosine(logits, &expected);
-                assert!(near > 0.999, "{kind:?} {level:?} {length}: {near}");
+                assert!(near > 0.998, "{kind:?} {level:?} {length}: {near}");
             }
         }
     }
