@@ -31,6 +31,8 @@ impl Client {
     /// Connects; fails at once where no daemon listens, also behind a socket that a dead one left.
     pub fn connect(socket: &Path) -> Result<Self, AskError> {
         drop(std::os::unix::net::UnixStream::connect(socket).map_err(AskError::NoDaemon)?);
+        // Needed to build any client, though nothing here speaks TLS; one that is there already is as good.
+        drop(rustls::crypto::ring::default_provider().install_default());
         let http = reqwest::Client::builder().unix_socket(socket).no_proxy().timeout(PATIENCE).build().map_err(AskError::Lost)?;
         Ok(Self { http })
     }

@@ -4,15 +4,15 @@
 //! changes. A refusal is a 422 with its class and a sentence. Requests are bounded in size, waits in time.
 
 mod client;
-mod server;
 mod schema;
+mod server;
 mod wire;
 
 pub use crate::reconcile::{
-    AppliedSet, AppliedSource, BeingFacts, Condition, ConditionKind, Handle, List, ObjectStatus, Reconciler, Settings, Status, Truth,
-    add_applied,
+    AppliedSet, AppliedSource, BeingFacts, Condition, ConditionKind, Handle, List, ObjectStatus, Reconciler, Settings, Status,
+    Truth, add_applied,
 };
-pub use schema::schemas;
 pub use client::{AskError, Client};
+pub use schema::schemas;
 pub use server::{ListenError, listen, serve};
 pub use wire::{ApplyAnswer, ApplyRequest, Daemon, DeleteAnswer, DeleteRequest, Refusal, RefusalClass, StatusAnswer};

@@ -45,7 +45,7 @@ pub async fn apply(context: &Context, arguments: &Apply) -> Result<(), Failure> 
     };
     let request = request(&sources, set_name(&arguments.files.files, arguments.set.as_ref()), false);
     let answer = client.apply(&request).await.map_err(|error| asked(&error))?;
-    print(&answer.plan)?;
+    print(&format!("{}\n", answer.plan.trim_end()))?;
     if arguments.detach {
         say("applied; not waiting: `singularity get` shows how it goes");
         return Ok(());
@@ -69,7 +69,7 @@ async fn show_plan(context: &Context, files: &Files, set: Option<&Name>) -> Resu
         }
         None => compare(&loaded.fleet, &at_rest(context, &loaded.fleet)?).to_string(),
     };
-    print(&text)
+    print(&format!("{}\n", text.trim_end()))
 }
 
 /// What is observed while no daemon runs: states, and nothing that animates them.
@@ -136,7 +136,7 @@ fn last_words(log: &Path) -> String {
 /// Waits until each object of the set is ready or stalled.
 async fn settle(context: &Context, client: &Client, answer: &ApplyAnswer, deadline: Instant) -> Result<StatusAnswer, Failure> {
     let (bar, waiting) = (Bar::new(context.is_lively()), Waiting::new(context.is_lively()));
-    let mut newer_than = None;
+    let (mut newer_than, mut told) = (None, BTreeSet::new());
     loop {
         let asked_for = timeout_at(deadline, client.status(newer_than)).await;
         let Ok(status) = asked_for else {
@@ -152,9 +152,22 @@ async fn settle(context: &Context, client: &Client, answer: &ApplyAnswer, deadli
             waiting.clear();
             return Ok(status);
         }
+        for object in &open {
+            tell_failure(object, &mut told, &waiting);
+        }
         status.status.pulling.iter().for_each(|(done, total)| bar.show(*done, *total));
         waiting.say(format!("waiting for {}", open.iter().map(|object| object.address.as_str()).collect::<Vec<_>>().join(", ")));
         newer_than = Some(status.status.version);
+    }
+}
+
+/// Says once why an object is not ready that is tried again by itself.
+fn tell_failure(object: &ObjectStatus, told: &mut BTreeSet<String>, waiting: &Waiting) {
+    let is_trying = object.condition(ConditionKind::Progressing).is_some_and(|progressing| progressing.reason == "BackOff");
+    let Some(ready) = object.condition(ConditionKind::Ready).filter(|_| is_trying) else { return };
+    let line = format!("{} is not ready yet ({}): {}", object.address, ready.reason, ready.message);
+    if told.insert(line.clone()) {
+        waiting.above(|| say(&line));
     }
 }
 
@@ -182,7 +195,9 @@ fn conclude(status: &StatusAnswer, answer: &ApplyAnswer) -> Result<(), Failure> 
         say(&row);
     }
     if stalled > 0 {
-        return Err(Failure::new(Class::Runtime, format!("{stalled} objects wait for an edit")).hinting("`singularity describe` says more"));
+        return Err(
+            Failure::new(Class::Runtime, format!("{stalled} objects wait for an edit")).hinting("`singularity describe` says more")
+        );
     }
     if let Some(being) = beings(answer).first() {
         say(&format!("follow with `singularity logs -f {being}`, stop everything with `singularity down`"));

@@ -36,13 +36,17 @@ pub enum Verb {
     #[command(after_help = "Example:\n  singularity plan -f manifests/")]
     Plan(Plan),
     /// Make what runs equal to what is declared; starts the daemon where none runs.
-    #[command(after_help = "Examples:\n  singularity apply -f examples/hello.toml\n  singularity apply -f manifests/ --timeout 2m --follow")]
+    #[command(
+        after_help = "Examples:\n  singularity apply -f examples/hello.toml\n  singularity apply -f manifests/ --timeout 2m --follow"
+    )]
     Apply(Apply),
     /// Run the daemon in the foreground, on folders of manifests and on what was applied.
     #[command(after_help = "Example:\n  singularity serve manifests/")]
     Serve(Serve),
     /// List objects, or show one.
-    #[command(after_help = "Examples:\n  singularity get beings\n  singularity get being/ada -o toml --show-origin\n  singularity get beings -o json")]
+    #[command(
+        after_help = "Examples:\n  singularity get beings\n  singularity get being/ada -o toml --show-origin\n  singularity get beings -o json"
+    )]
     Get(Get),
     /// Show everything about one object: conditions, money, surfaces, and why it is as it is.
     #[command(after_help = "Example:\n  singularity describe being/ada")]
@@ -51,12 +55,16 @@ pub enum Verb {
     #[command(after_help = "Examples:\n  singularity logs being/ada\n  singularity logs -f being/ada -o jsonl")]
     Logs(Logs),
     /// Take an applied object away: a being is stopped and its state kept.
-    #[command(after_help = "Examples:\n  singularity delete being/ada\n  singularity delete being/ada --purge\n  singularity delete -f being.toml")]
+    #[command(
+        after_help = "Examples:\n  singularity delete being/ada\n  singularity delete being/ada --purge\n  singularity delete -f being.toml"
+    )]
     Delete(Delete),
     /// Stop the daemon and all its beings. Their state stays.
     Down(Down),
     /// Run one being in the foreground until it is stopped or has nothing left to do.
-    #[command(after_help = "Examples:\n  singularity run -f ada.toml --being ada\n  BRAMA_HMAC_SECRET_FILE=key singularity run --resume")]
+    #[command(
+        after_help = "Examples:\n  singularity run -f ada.toml --being ada\n  BRAMA_HMAC_SECRET_FILE=key singularity run --resume"
+    )]
     Run(Single),
     /// Run one cycle of one being and print its report as JSON.
     #[command(after_help = "Example:\n  singularity once -f ada.toml --being ada")]
@@ -316,9 +324,8 @@ impl Args for Settings {
 
 impl FromArgMatches for Settings {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let given = |setting: &crate::manifest::Setting| {
-            Some((setting.variable, matches.get_one::<String>(setting.variable)?.clone()))
-        };
+        let given =
+            |setting: &crate::manifest::Setting| Some((setting.variable, matches.get_one::<String>(setting.variable)?.clone()));
         Ok(Self(SETTINGS.iter().filter_map(given).collect()))
     }
 

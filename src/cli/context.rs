@@ -107,7 +107,7 @@ impl Context {
     }
 
     /// The ground that beings of this process stand on.
-    pub fn ground(&self, home: Home, fleet: &Fleet) -> (Arc<Ground>, Weights) {
+    pub fn ground(&self, home: Home, fleet: &Fleet) -> Arc<Ground> {
         let weights = Weights::new(home.models());
         let (clock, embed) = (Clock::system(), weights.clone());
         let env = self.env.clone();
@@ -117,8 +117,8 @@ impl Context {
             embed: Arc::new(move |spec| embed.provider(spec)),
         };
         let models = Models::new(&fleet.models, means);
-        let ground = Ground::new(home, models, (clock, Ids::random()), self.program.clone(), self.env.clone());
-        (Arc::new(ground), weights)
+        let ground = Ground::new(home, (models, weights), (clock, Ids::random()), self.program.clone(), self.env.clone());
+        Arc::new(ground)
     }
 }
 
@@ -155,7 +155,9 @@ pub fn asked(error: &AskError) -> Failure {
             };
             Failure::new(class, refusal.message.clone())
         }
-        AskError::NoDaemon(_) => Failure::of(Class::State, error).hinting("start one with `singularity apply -f …` or `singularity serve DIR`"),
+        AskError::NoDaemon(_) => {
+            Failure::of(Class::State, error).hinting("start one with `singularity apply -f …` or `singularity serve DIR`")
+        }
         AskError::Lost(_) | AskError::OtherVersion(_) => Failure::of(Class::Runtime, error),
     }
 }

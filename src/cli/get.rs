@@ -28,11 +28,14 @@ pub async fn get(context: &Context, arguments: &Get) -> Result<(), Failure> {
     });
     let known = ["all", "model", "surface", "being"];
     if address.is_none() && !known.iter().any(|kind| is_kind(&arguments.what, kind)) {
-        let what = format!("`{}` is nothing to get; write beings, models, surfaces, all, or an address such as being/ada", arguments.what);
+        let what =
+            format!("`{}` is nothing to get; write beings, models, surfaces, all, or an address such as being/ada", arguments.what);
         return Err(Failure::new(Class::Configuration, what));
     }
     if let Some(address) = address.filter(|_| list.items.is_empty()) {
-        return Err(Failure::new(Class::Configuration, format!("{address} is not declared")).hinting("`singularity get` lists what is"));
+        return Err(
+            Failure::new(Class::Configuration, format!("{address} is not declared")).hinting("`singularity get` lists what is")
+        );
     }
     show(&list, arguments.output)
 }
@@ -45,14 +48,22 @@ fn is_kind(what: &str, kind: &str) -> bool {
 pub async fn describe(context: &Context, address: &Address) -> Result<(), Failure> {
     let list = list(context).await?;
     let Some(object) = list.items.iter().find(|object| object.address == address.to_string()) else {
-        return Err(Failure::new(Class::Configuration, format!("{address} is not declared")).hinting("`singularity get` lists what is"));
+        return Err(
+            Failure::new(Class::Configuration, format!("{address} is not declared")).hinting("`singularity get` lists what is")
+        );
     };
-    let mut text = format!("{}\n  generation  {} declared, {} in force\n", object.address, object.generation, object.observed_generation);
+    let mut text =
+        format!("{}\n  generation  {} declared, {} in force\n", object.address, object.generation, object.observed_generation);
     if let Some(being) = &object.being {
         text.push_str(&facts(being));
     }
     let rows = object.conditions.iter().map(|condition| {
-        vec![format!("{:?}", condition.kind), format!("{:?}", condition.status), condition.reason.clone(), condition.message.clone()]
+        vec![
+            format!("{:?}", condition.kind),
+            format!("{:?}", condition.status),
+            condition.reason.clone(),
+            condition.message.clone(),
+        ]
     });
     text.push_str("conditions\n");
     text.extend(table(&["TYPE", "STATUS", "REASON", "MESSAGE"], rows.collect()).lines().map(|line| format!("  {line}\n")));
@@ -189,7 +200,9 @@ async fn declaration(context: &Context, address: &Address, arguments: &Get) -> R
     };
     let loaded = crate::manifest::read(&sources, &context.overrides()).map_err(|problems| super::context::invalid(&problems))?;
     let Some(resolved) = resolved_document(&loaded, address) else {
-        return Err(Failure::new(Class::Configuration, format!("{address} is not declared")).hinting("`singularity get` lists what is"));
+        return Err(
+            Failure::new(Class::Configuration, format!("{address} is not declared")).hinting("`singularity get` lists what is")
+        );
     };
     match arguments.output {
         Format::Json | Format::Jsonl => print(&format!("{:#}\n", resolved.to_json())),

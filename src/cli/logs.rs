@@ -26,7 +26,9 @@ pub async fn logs(context: &Context, arguments: &Logs) -> Result<(), Failure> {
         return Err(Failure::new(Class::State, format!("there is no home at {}", context.home_path().display())));
     };
     let Some(mut lines) = open(&home, &name, Start::Last(arguments.tail))? else {
-        return Err(Failure::new(Class::State, format!("being/{name} has no journal")).hinting("`singularity get beings` lists beings"));
+        return Err(
+            Failure::new(Class::State, format!("being/{name} has no journal")).hinting("`singularity get beings` lists beings")
+        );
     };
     loop {
         show(&mut lines, None, is_raw)?;

@@ -44,6 +44,11 @@ impl Waiting {
         self.0.set_message(text);
     }
 
+    /// Says something above the line.
+    pub fn above(&self, say: impl FnOnce()) {
+        self.0.suspend(say);
+    }
+
     /// Takes the line away.
     pub fn clear(&self) {
         self.0.finish_and_clear();

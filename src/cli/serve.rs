@@ -19,7 +19,10 @@ const PARTING: Duration = Duration::from_secs(1);
 pub async fn serve(context: &Context, arguments: Serve) -> Result<(), Failure> {
     let folders = arguments.folders.iter().map(|folder| context.cwd().join(folder)).collect::<Vec<_>>();
     if let Some(missing) = folders.iter().find(|folder| !folder.exists()) {
-        return Err(Failure::new(Class::Configuration, format!("{} does not exist; name a folder of manifests", missing.display())));
+        return Err(Failure::new(
+            Class::Configuration,
+            format!("{} does not exist; name a folder of manifests", missing.display()),
+        ));
     }
     let home = context.home()?;
     let _lock = home.lock_daemon().map_err(|error| {
@@ -27,9 +30,9 @@ pub async fn serve(context: &Context, arguments: Serve) -> Result<(), Failure> {
     })?;
     let listener = api::listen(&home.socket()).map_err(|error| Failure::of(Class::State, &error))?;
     let socket = home.socket();
-    let (ground, weights) = context.ground(home, &Fleet::default());
+    let ground = context.ground(home, &Fleet::default());
     let settings = Settings { folders: folders.clone(), overrides: context.overrides() };
-    let (reconciler, handle) = Reconciler::new(ground, weights, settings).map_err(|error| Failure::of(Class::State, &error))?;
+    let (reconciler, handle) = Reconciler::new(ground, settings).map_err(|error| Failure::of(Class::State, &error))?;
     let daemon = Daemon {
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

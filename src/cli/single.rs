@@ -40,7 +40,7 @@ pub async fn once(context: &Context, arguments: &Single) -> Result<(), Failure> 
 /// Prints the catalogue of a being.
 pub async fn tools(context: &Context, arguments: &Tools) -> Result<(), Failure> {
     let one = One::choose(context, &arguments.which)?;
-    let (ground, _) = context.ground(context.home()?, &one.fleet);
+    let ground = context.ground(context.home()?, &one.fleet);
     let Inspection { tools, .. } = inspect(&ground, &one.assignment).await.map_err(|error| refused(&error))?;
     let text = match arguments.format {
         ToolFormat::Table => tools.iter().map(|tool| format!("{}\t{}\n", tool.name, first_line(&tool.description))).collect(),
@@ -55,7 +55,7 @@ pub async fn tools(context: &Context, arguments: &Tools) -> Result<(), Failure> 
 /// Checks models and surfaces without writing any state.
 pub async fn doctor(context: &Context, arguments: &Single) -> Result<(), Failure> {
     let one = One::choose(context, &arguments.which)?;
-    let (ground, _) = context.ground(context.home()?, &one.fleet);
+    let ground = context.ground(context.home()?, &one.fleet);
     let mut models = serde_json::Map::new();
     for name in &one.assignment.being.models {
         let told = ground.models.check(name.as_str(), name).await.map_err(|error| Failure::of(Class::Upstream, &error))?;
@@ -130,13 +130,13 @@ async fn live(context: &Context, arguments: &Single, until: Until) -> Result<End
     let one = One::choose(context, &arguments.which)?;
     let home = context.home()?;
     let dir = state_dir(context, arguments, &one, &home);
-    let (ground, weights) = context.ground(home, &one.fleet);
+    let ground = context.ground(home, &one.fleet);
     let declared = Box::new(one.assignment.declared());
     let boot = match arguments.resume {
         true => Boot::Resume { declared },
         false => Boot::Fresh { birth: Box::new(one.assignment.birth(&ground)) },
     };
-    let bar = tokio::spawn(show_pulling(weights, context.is_lively()));
+    let bar = tokio::spawn(show_pulling(ground.weights.clone(), context.is_lively()));
     let (commands, mut orders) = mpsc::channel(4);
     let mut heard = Signals::new(commands)?;
     let start = Start { assignment: one.assignment, dir, boot, until };
@@ -207,7 +207,7 @@ async fn show_pulling(weights: Weights, is_lively: bool) {
 fn refused(error: &AnimateError) -> Failure {
     let class = match error {
         AnimateError::State(_) => Class::State,
-        AnimateError::Surfaces(_) => Class::Upstream,
+        AnimateError::Surfaces(_) | AnimateError::Model(_) => Class::Upstream,
         AnimateError::Catalogue(_) => Class::Runtime,
         AnimateError::Workspace { .. } => Class::Configuration,
     };

@@ -59,7 +59,8 @@ impl Reconciler {
             match &step.verdict {
                 Verdict::Refuse { changes } => {
                     let fields: Vec<&str> = changes.iter().map(|change| change.path.as_str()).collect();
-                    let failure = Failure { reason: "Refused".to_owned(), message: format!("{} ({})", step.because, fields.join(", ")) };
+                    let failure =
+                        Failure { reason: "Refused".to_owned(), message: format!("{} ({})", step.because, fields.join(", ")) };
                     self.refuse(name, failure);
                 }
                 Verdict::Stop => self.leave(name),
@@ -151,7 +152,7 @@ impl Reconciler {
             items.push(self.object(&Address::new(Kind::Being, name)));
         }
         let list = List { items, problems: self.declared.problems.clone() };
-        let pulling = self.weights.pulling().borrow().map(|pulling| (pulling.done, pulling.total));
+        let pulling = self.ground.weights.pulling().borrow().map(|pulling| (pulling.done, pulling.total));
         self.status.send_if_modified(|status| {
             if status.version > 0 && status.list == list && status.pulling == pulling {
                 return false;

@@ -55,7 +55,16 @@ impl Declared {
     pub(super) fn new(home: &Home, folders: Vec<PathBuf>, overrides: Overrides) -> Result<Self, KeepError> {
         let history = home.history().join("fleet.json");
         let good = read_json(&history)?.unwrap_or_default();
-        Ok(Self { folders, sets: Sets::new(home.sets()), overrides, history, good, problems: Vec::new(), read: None, files: BTreeMap::new() })
+        Ok(Self {
+            folders,
+            sets: Sets::new(home.sets()),
+            overrides,
+            history,
+            good,
+            problems: Vec::new(),
+            read: None,
+            files: BTreeMap::new(),
+        })
     }
 
     /// Reads folders and sets afresh. `instead` stands in for the set of its name.

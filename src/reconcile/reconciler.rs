@@ -18,7 +18,7 @@ use super::{
 use crate::{
     manifest::{Fleet, Overrides, Problems},
     plan::{Born, judge, plan},
-    runtime::{Assignment, Failure, Ground, Unit, Weights},
+    runtime::{Assignment, Failure, Ground, Unit},
     vocab::{Address, Kind, Name, chain},
 };
 
@@ -34,7 +34,6 @@ pub struct Settings {
 /// The one who converges. It owns every unit of the process.
 pub struct Reconciler {
     pub(super) ground: Arc<Ground>,
-    pub(super) weights: Weights,
     pub(super) declared: Declared,
     pub(super) units: BTreeMap<Name, Unit>,
     /// Beings that are being stopped; nothing of their names is started until they are gone.
@@ -143,13 +142,12 @@ impl Handle {
 
 impl Reconciler {
     /// Makes a reconciler and the handle to it. Nothing is started before [`Reconciler::run`].
-    pub fn new(ground: Arc<Ground>, weights: Weights, settings: Settings) -> Result<(Self, Handle), KeepError> {
+    pub fn new(ground: Arc<Ground>, settings: Settings) -> Result<(Self, Handle), KeepError> {
         let declared = Declared::new(&ground.home, settings.folders, settings.overrides)?;
         let (sender, requests) = mpsc::channel(MAX_WAITING_REQUESTS);
         let (status, shown) = watch::channel(Arc::new(Status::default()));
         let reconciler = Self {
             ground,
-            weights,
             declared,
             units: BTreeMap::new(),
             leaving: BTreeSet::new(),
@@ -170,7 +168,7 @@ impl Reconciler {
     /// Converges until `handle` says down, then stops every being and ends.
     pub async fn run(mut self, handle: Handle) {
         let mut changes = self.watch();
-        let mut pulling = self.weights.pulling();
+        let mut pulling = self.ground.weights.pulling();
         self.converge().await;
         loop {
             tokio::select! {
@@ -279,7 +277,8 @@ impl Reconciler {
                 done.push(format!("{address} is no longer declared"));
             }
             None if self.declared.good.fleet.addresses().any(|declared| declared == *address) => {
-                let files: Vec<String> = self.declared.files_of(address).iter().map(|file| format!("`{}`", file.display())).collect();
+                let files: Vec<String> =
+                    self.declared.files_of(address).iter().map(|file| format!("`{}`", file.display())).collect();
                 return Err(RequestError::Refused(format!(
                     "{address} is declared in {}, which the daemon serves; remove it there",
                     files.join(", ")

@@ -179,7 +179,9 @@ impl ObjectStatus {
 pub(super) fn conditions(view: &UnitView, snapshot: Option<&Snapshot>, refused: Option<&Failure>) -> Vec<Condition> {
     use ConditionKind::{Progressing, Ready, Solvent, Stalled};
     let (ready, progressing, stalled) = match &view.phase {
-        UnitPhase::Booting => ((false, "Starting", String::new()), (true, "Starting", "its surfaces and its state are opened".to_owned()), None),
+        UnitPhase::Booting => {
+            ((false, "Starting", String::new()), (true, "Starting", "its surfaces and its state are opened".to_owned()), None)
+        }
         UnitPhase::Live => ((true, live_reason(snapshot), String::new()), (false, "Settled", String::new()), None),
         UnitPhase::Waiting { until, failure } => (
             (false, failure.reason.as_str(), failure.message.clone()),
@@ -195,11 +197,19 @@ pub(super) fn conditions(view: &UnitView, snapshot: Option<&Snapshot>, refused: 
         Some(failure) => Condition::new(Stalled, true, &failure.reason, failure.message.clone()),
         None => Condition::new(Stalled, false, "Fine", ""),
     };
-    let mut conditions =
-        vec![Condition::new(Ready, ready.0, ready.1, ready.2), Condition::new(Progressing, progressing.0, progressing.1, progressing.2), stalled];
+    let mut conditions = vec![
+        Condition::new(Ready, ready.0, ready.1, ready.2),
+        Condition::new(Progressing, progressing.0, progressing.1, progressing.2),
+        stalled,
+    ];
     conditions.extend(snapshot.map(|snapshot| {
         let is_solvent = snapshot.remaining.is_positive();
-        Condition::new(Solvent, is_solvent, if is_solvent { "Funded" } else { "Exhausted" }, format!("{} USD left", snapshot.remaining))
+        Condition::new(
+            Solvent,
+            is_solvent,
+            if is_solvent { "Funded" } else { "Exhausted" },
+            format!("{} USD left", snapshot.remaining),
+        )
     }));
     conditions
 }

@@ -45,9 +45,7 @@ impl Watch {
         if self.changed.recv().await.is_none() {
             std::future::pending::<()>().await;
         }
-        let settle = async {
-            while let Ok(Some(())) = tokio::time::timeout(QUIET, self.changed.recv()).await {}
-        };
+        let settle = async { while let Ok(Some(())) = tokio::time::timeout(QUIET, self.changed.recv()).await {} };
         drop(tokio::time::timeout(LONGEST, settle).await);
     }
 }

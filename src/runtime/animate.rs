@@ -1,10 +1,19 @@
-use std::{collections::{BTreeMap, BTreeSet}, io, path::{Path, PathBuf}, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::DirBuilder,
+    io,
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::sync::watch;
 
 use super::{Assignment, Driver, Ground, Snapshot, UnitView, Until};
 use crate::{
     being::{Being, ToolDefinition},
+    model::ModelError,
     store::{Boot, Life, StoreError},
     surface::{
         Remote,
@@ -23,6 +32,8 @@ pub enum AnimateError {
     Surfaces(#[from] LasError),
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),
+    #[error("the model cannot be fetched")]
+    Model(#[from] ModelError),
     #[error("workspace {path} can't be used; make it a folder that this user may write")]
     Workspace {
         path: PathBuf,
@@ -38,6 +49,7 @@ impl AnimateError {
             Self::State(_) => "StateUnusable",
             Self::Surfaces(_) => "SurfaceUnavailable",
             Self::Catalogue(_) => "CatalogueRefused",
+            Self::Model(_) => "ModelUnavailable",
             Self::Workspace { .. } => "WorkspaceUnusable",
         }
     }
@@ -49,7 +61,7 @@ impl AnimateError {
                 error,
                 StoreError::Held { .. } | StoreError::Full { .. } | StoreError::Unwritable { .. } | StoreError::Poisoned { .. }
             ),
-            Self::Surfaces(_) | Self::Workspace { .. } => false,
+            Self::Surfaces(_) | Self::Model(_) | Self::Workspace { .. } => false,
             Self::Catalogue(_) => true,
         }
     }
@@ -89,8 +101,11 @@ pub async fn animate(
 ) -> Result<(Driver, BTreeSet<String>), AnimateError> {
     let Start { assignment, dir, boot, until } = start;
     let opening = tokio::task::block_in_place(|| Life::open(&dir, boot))?;
+    if assignment.needs_weights {
+        ground.weights.fetch().await?;
+    }
     let agent = opening.identity().map(|identity| identity.agent_id.clone()).unwrap_or_default();
-    let tools = Tools::build(&ground, &assignment, &agent).await?;
+    let tools = Tools::build(&ground, &assignment, &dir, &agent).await?;
     let begun = tokio::task::block_in_place(|| opening.begin(ground.clock.now()));
     let (life, state, recovered) = match begun {
         Ok(begun) => begun,
@@ -104,7 +119,8 @@ pub async fn animate(
     }
     let begun = recovered.open_calls.into_iter().map(|call| call.call_id).collect();
     let rules = assignment.rules(tools.toolbox.definitions());
-    let driver = Driver { ground, assignment, being: Being::new(state), life, rules, tools, board, in_force, until, last_report: None };
+    let driver =
+        Driver { ground, assignment, being: Being::new(state), life, rules, tools, dir, board, in_force, until, last_report: None };
     Ok((driver, begun))
 }
 
@@ -113,7 +129,12 @@ const GRACE: Duration = Duration::from_secs(5);
 
 impl Tools {
     /// Starts the selected surfaces and makes the catalogue of a being.
-    pub(super) async fn build(ground: &Arc<Ground>, assignment: &Assignment, agent: &str) -> Result<Self, AnimateError> {
+    pub(super) async fn build(
+        ground: &Arc<Ground>,
+        assignment: &Assignment,
+        dir: &Path,
+        agent: &str,
+    ) -> Result<Self, AnimateError> {
         let workspace = workspace(ground, assignment)?;
         let spec = &assignment.being;
         let start = LasStart {
@@ -131,7 +152,7 @@ impl Tools {
             remote: Some(Arc::clone(&las) as Arc<dyn Remote>),
             surfaces: assignment.surfaces.clone(),
             required: spec.las.required.clone(),
-            state_dirs: kept_from(ground, &workspace),
+            state_dirs: kept_from(ground, &workspace, dir),
             workspace,
             models: knows(ground, assignment, agent),
         };
@@ -156,17 +177,17 @@ fn knows(ground: &Arc<Ground>, assignment: &Assignment, agent: &str) -> crate::t
 /// The being's folder, made where it is missing.
 fn workspace(ground: &Ground, assignment: &Assignment) -> Result<PathBuf, AnimateError> {
     let path = assignment.being.workspace.clone().unwrap_or_else(|| ground.home.workspace(&assignment.name));
-    let made = std::fs::create_dir_all(&path).and_then(|()| std::fs::canonicalize(&path));
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&path).and_then(|()| std::fs::canonicalize(&path));
     made.map_err(|source| AnimateError::Workspace { path, source })
 }
 
 /// The folders that no file tool of a being reaches: the home, and where the workspace lies inside it, everything else there.
-fn kept_from(ground: &Ground, workspace: &Path) -> Vec<PathBuf> {
+fn kept_from(ground: &Ground, workspace: &Path, dir: &Path) -> Vec<PathBuf> {
     let home = &ground.home;
     if !workspace.starts_with(home.path()) {
-        return vec![home.path().to_owned()];
+        return vec![home.path().to_owned(), dir.to_owned()];
     }
-    vec![home.path().join("beings"), home.sets(), home.history(), home.models(), home.path().join("commit")]
+    vec![dir.to_owned(), home.path().join("beings"), home.sets(), home.history(), home.models(), home.path().join("commit")]
 }
 
 /// What a being would get: its catalogue, and how its surfaces are.
@@ -178,7 +199,7 @@ pub struct Inspection {
 
 /// Starts a being's surfaces, looks at its catalogue, and stops them again. No state is written.
 pub async fn inspect(ground: &Arc<Ground>, assignment: &Assignment) -> Result<Inspection, AnimateError> {
-    let tools = Tools::build(ground, assignment, assignment.name.as_str()).await?;
+    let tools = Tools::build(ground, assignment, &ground.home.being_dir(&assignment.name), assignment.name.as_str()).await?;
     let inspection = Inspection { tools: tools.toolbox.definitions(), surfaces: tools.las.health() };
     tools.las.stop(GRACE).await;
     Ok(inspection)

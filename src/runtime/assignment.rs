@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     being::{AgentState, Birth, DeclaredIdentity, Input, Mind, MindChange, Rules, ToolDefinition, default_prompt},
-    manifest::{BeingSpec, Fleet, PromptPolicy, SurfaceSpec},
+    manifest::{BeingSpec, Fleet, PromptPolicy, ProviderSpec, SurfaceSpec},
     runtime::ground::Ground,
     vocab::Name,
 };
@@ -19,6 +19,8 @@ pub struct Assignment {
     pub context_tokens: u32,
     /// The longest answer of the being's models, in tokens.
     pub max_tokens: u32,
+    /// Whether one of its models is the embedded one that has to be fetched.
+    pub needs_weights: bool,
 }
 
 /// Tokens of context where no model says how many.
@@ -33,9 +35,10 @@ impl Assignment {
         let models = || being.models.iter().filter_map(|model| fleet.models.get(model));
         let context_tokens = models().map(|model| model.context_tokens).min().unwrap_or(DEFAULT_CONTEXT);
         let max_tokens = models().map(|model| model.max_tokens).max().unwrap_or(DEFAULT_ANSWER);
+        let needs_weights = models().any(|model| matches!(model.provider, ProviderSpec::Embedded { path: None }));
         let selected = being.las.surfaces.iter();
         let surfaces = selected.filter_map(|surface| Some((surface.clone(), fleet.surfaces.get(surface)?.clone()))).collect();
-        Some(Self { name: name.clone(), being, surfaces, context_tokens, max_tokens })
+        Some(Self { name: name.clone(), being, surfaces, context_tokens, max_tokens, needs_weights })
     }
 
     /// The identity that the operator declared; the specialty is a part of it.

@@ -1,14 +1,12 @@
-use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, future::Future, path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{
-    AnimateError, Assignment, Ground, Phase, Snapshot, UnitView,
-    animate::Tools,
-    clock::Stopwatch,
-};
+use super::{AnimateError, Assignment, Ground, Phase, Snapshot, UnitView, animate::Tools, clock::Stopwatch};
 use crate::{
-    being::{Being, ChatRequest, Effect, Ending, Event, Input, Ready, Report, Rules, ThinkError, ThinkErrorClass, Thought, ToolCall},
+    being::{
+        Being, ChatRequest, Effect, Ending, Event, Input, Ready, Report, Rules, ThinkError, ThinkErrorClass, Thought, ToolCall,
+    },
     model::{self, ModelError},
     store::{Life, StoreError},
     tool::Stamp,
@@ -55,6 +53,8 @@ pub struct Driver {
     pub(super) life: Life,
     pub(super) rules: Rules,
     pub(super) tools: Tools,
+    /// Where its state is.
+    pub(super) dir: PathBuf,
     pub(super) board: watch::Sender<Option<Snapshot>>,
     /// Where an edit that is in force is shown.
     pub(super) in_force: Option<watch::Sender<UnitView>>,
@@ -250,7 +250,7 @@ impl Driver {
     /// Takes an edit. Tools are built and checked before the old ones are let go; when that fails, all stays as it was.
     async fn assign(&mut self, new: Assignment, reply: oneshot::Sender<Result<(), AnimateError>>) -> Result<(), StoreError> {
         if new.needs_other_tools(&self.assignment) {
-            match Tools::build(&self.ground, &new, &self.being.state().identity.agent_id).await {
+            match Tools::build(&self.ground, &new, &self.dir, &self.being.state().identity.agent_id).await {
                 Ok(tools) => std::mem::replace(&mut self.tools, tools).las.stop(GRACE).await,
                 Err(error) => {
                     drop(reply.send(Err(error)));
@@ -271,7 +271,11 @@ impl Driver {
     }
 
     /// The future of one model call, and how long it took without the wait before it.
-    fn think(&self, request: ChatRequest, after: Span) -> (impl Future<Output = Result<Thought, ThinkError>> + Send + use<>, impl Fn() -> Span + use<>) {
+    fn think(
+        &self,
+        request: ChatRequest,
+        after: Span,
+    ) -> (impl Future<Output = Result<Thought, ThinkError>> + Send + use<>, impl Fn() -> Span + use<>) {
         let (ground, chain) = (Arc::clone(&self.ground), self.assignment.being.models.clone());
         let agent = self.being.state().identity.agent_id.clone();
         let watch = Stopwatch::start();

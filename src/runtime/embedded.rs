@@ -1,5 +1,6 @@
 use std::{
     collections::BTreeMap,
+    fmt,
     num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -23,6 +24,14 @@ pub struct Weights {
     folder: PathBuf,
     loaded: Arc<Mutex<BTreeMap<PathBuf, Arc<OnceCell<Embedded>>>>>,
     pulling: watch::Sender<Option<Pulling>>,
+    /// Held by the one who fetches.
+    fetching: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl fmt::Debug for Weights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Weights").field("folder", &self.folder).finish_non_exhaustive()
+    }
 }
 
 /// How far a download of weights is, in bytes.
@@ -35,7 +44,7 @@ pub struct Pulling {
 impl Weights {
     /// Weights that are kept in `folder`.
     pub fn new(folder: PathBuf) -> Self {
-        Self { folder, loaded: Arc::default(), pulling: watch::channel(None).0 }
+        Self { folder, loaded: Arc::default(), pulling: watch::channel(None).0, fetching: Arc::default() }
     }
 
     /// How far a download is; `None` while there is none.
@@ -53,7 +62,17 @@ impl Weights {
         Arc::new(Local { weights: self.clone(), path, sampling })
     }
 
-    /// Fetches the default weights where they are missing, and loads `path`.
+    /// Fetches the default weights where they are missing; who asks meanwhile waits for the same download.
+    pub async fn fetch(&self) -> Result<(), ModelError> {
+        let _alone = self.fetching.lock().await;
+        let weights = self.clone();
+        let fetched = tokio::task::spawn_blocking(move || weights.pull_now()).await;
+        fetched
+            .unwrap_or_else(|error| Err(ModelError::transient(format!("embedded: fetching was cut off: {error}"), None)))
+            .map(drop)
+    }
+
+    /// Loads `path`.
     async fn load(&self, path: &Path) -> Result<Embedded, ModelError> {
         let cell = Arc::clone(self.loaded.lock().unwrap_or_else(PoisonError::into_inner).entry(path.to_owned()).or_default());
         let (weights, path) = (self.clone(), path.to_owned());
@@ -66,14 +85,10 @@ impl Weights {
     }
 
     fn load_now(&self, path: &Path) -> Result<Embedded, ModelError> {
-        if path == pull::model_file(&self.folder) {
-            self.pull_now()?;
-        }
         Embedded::load(path, threads()).map_err(|error| ModelError::permanent(told(&error)))
     }
 
-    /// Fetches the default weights into the folder; nothing is done where they are there already. Blocking.
-    pub fn pull_now(&self) -> Result<PathBuf, ModelError> {
+    fn pull_now(&self) -> Result<PathBuf, ModelError> {
         let mut show = |progress: pull::Progress| {
             self.pulling.send_replace(Some(Pulling { done: progress.done, total: progress.total }));
         };
@@ -118,4 +133,3 @@ fn failed(error: &EmbeddedError) -> ModelError {
         error => ModelError::permanent(told(error)),
     }
 }
-

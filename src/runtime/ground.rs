@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::OnceLock};
 
-use super::{Assignment, Clock, Ids};
+use super::{Assignment, Clock, Ids, Weights};
 use crate::{being::Identity, model::Models, store::Home, vocab::Digest};
 
 /// What all beings of one process stand on.
@@ -8,6 +8,7 @@ use crate::{being::Identity, model::Models, store::Home, vocab::Digest};
 pub struct Ground {
     pub home: Home,
     pub models: Models,
+    pub weights: Weights,
     pub clock: Clock,
     pub ids: Ids,
     /// This program's own binary: it is the Las and the supervisor too.
@@ -22,12 +23,12 @@ impl Ground {
     /// Puts the ground together.
     pub fn new(
         home: Home,
-        models: Models,
+        (models, weights): (Models, Weights),
         (clock, ids): (Clock, Ids),
         program: PathBuf,
         env: BTreeMap<String, String>,
     ) -> Self {
-        Self { home, models, clock, ids, program, env, executable: OnceLock::new() }
+        Self { home, models, weights, clock, ids, program, env, executable: OnceLock::new() }
     }
 
     /// The identity of a newborn, where its operator declared nothing else.

@@ -18,6 +18,7 @@ mod ground;
 mod snapshot;
 mod unit;
 
+pub use crate::surface::las::SurfaceHealth;
 pub use animate::{AnimateError, Inspection, Start, animate, inspect};
 pub use assignment::Assignment;
 pub use clock::{Clock, Ids};
@@ -25,5 +26,4 @@ pub use driver::{Command, Driver, Ended, Until};
 pub use embedded::{Pulling, Weights};
 pub use ground::Ground;
 pub use snapshot::{Phase, Snapshot};
-pub use crate::surface::las::SurfaceHealth;
 pub use unit::{Failure, Unit, UnitPhase, UnitView};

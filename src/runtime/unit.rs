@@ -118,7 +118,10 @@ enum Over {
     Stopped,
     /// Start again at once, with what is now in force.
     Again,
-    Failed { permanent: bool, failure: Failure },
+    Failed {
+        permanent: bool,
+        failure: Failure,
+    },
 }
 
 impl Keeper {
@@ -224,4 +227,3 @@ fn failed(error: &AnimateError) -> Over {
     let failure = Failure { reason: error.reason().to_owned(), message: chain(error) };
     Over::Failed { permanent: error.is_permanent(), failure }
 }
-

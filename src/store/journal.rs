@@ -38,7 +38,8 @@ impl Journal {
             return Err(StoreError::Poisoned { path: self.folder.path(JOURNAL) });
         }
         let first = self.seq.saturating_add(1);
-        let records: Vec<Record> = (first..).zip(events).map(|(seq, event)| Record { seq, at, cycle, event: event.clone() }).collect();
+        let records: Vec<Record> =
+            (first..).zip(events).map(|(seq, event)| Record { seq, at, cycle, event: event.clone() }).collect();
         self.encode(&records, first)?;
         self.write()?;
         self.seq = records.last().map_or(self.seq, |record| record.seq);

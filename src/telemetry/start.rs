@@ -4,5 +4,12 @@ use tracing_subscriber::EnvFilter;
 pub fn start(filter: Option<&str>, daemon: bool) {
     let default = if daemon { "warn,singularity=info" } else { "warn" };
     let filter = EnvFilter::try_new(filter.unwrap_or(default)).unwrap_or_else(|_| EnvFilter::new(default));
-    drop(tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).with_target(false).try_init());
+    drop(
+        tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(std::io::stderr)
+            .with_ansi(false)
+            .with_target(false)
+            .try_init(),
+    );
 }
