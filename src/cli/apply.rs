@@ -28,12 +28,12 @@ const START: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(25);
 
 /// Shows what applying would change.
-pub async fn plan(context: &Context, arguments: &Plan) -> Result<(), Failure> {
+pub(super) async fn plan(context: &Context, arguments: &Plan) -> Result<(), Failure> {
     show_plan(context, &arguments.files, arguments.set.as_ref()).await
 }
 
 /// Applies manifests and waits until what runs is as declared.
-pub async fn apply(context: &Context, arguments: &Apply) -> Result<(), Failure> {
+pub(super) async fn apply(context: &Context, arguments: &Apply) -> Result<(), Failure> {
     if arguments.dry_run {
         return show_plan(context, &arguments.files, arguments.set.as_ref()).await;
     }
@@ -97,7 +97,7 @@ fn request(sources: &Sources, set: Name, dry_run: bool) -> ApplyRequest {
 }
 
 /// The name of a set: as given, else of the first file or folder, made fit for a name.
-pub fn set_name(files: &[PathBuf], given: Option<&Name>) -> Name {
+pub(super) fn set_name(files: &[PathBuf], given: Option<&Name>) -> Name {
     let absolute = files.first().and_then(|file| std::path::absolute(file).ok()).unwrap_or_default();
     let stem = absolute.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_lowercase();
     let plain: String = stem.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(63).collect();

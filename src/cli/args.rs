@@ -10,7 +10,7 @@ use crate::{
 /// GitOps for autonomous agents: declare beings in manifests, and what runs converges to what is declared.
 #[derive(Debug, Parser)]
 #[command(name = "singularity", version, propagate_version = true, max_term_width = 100, after_help = EXIT_CODES)]
-pub struct Cli {
+pub(super) struct Cli {
     /// The home: state, socket, applied sets, models. Without it `.singularity`, here or in a folder above.
     #[arg(long, global = true, env = "SINGULARITY_HOME", value_name = "DIR")]
     pub home: Option<PathBuf>,
@@ -28,7 +28,7 @@ Examples:
 
 /// What to do.
 #[derive(Debug, Subcommand)]
-pub enum Verb {
+pub(super) enum Verb {
     /// Check manifests, and tell all that is wrong with them.
     #[command(after_help = "Examples:\n  singularity validate -f manifests/\n  cat being.toml | singularity validate -f -")]
     Validate(Files),
@@ -99,7 +99,7 @@ pub enum Verb {
 
 /// Where manifests are.
 #[derive(Debug, Args)]
-pub struct Files {
+pub(super) struct Files {
     /// A manifest, a folder of manifests, or `-` for standard input. May be given more than once.
     #[arg(short = 'f', long = "file", required = true, value_name = "PATH")]
     pub files: Vec<PathBuf>,
@@ -107,7 +107,7 @@ pub struct Files {
 
 /// Arguments of `plan`.
 #[derive(Debug, Args)]
-pub struct Plan {
+pub(super) struct Plan {
     #[command(flatten)]
     pub files: Files,
     /// The name of the set; without it that of the first file or folder.
@@ -117,7 +117,7 @@ pub struct Plan {
 
 /// Arguments of `apply`.
 #[derive(Debug, Args)]
-pub struct Apply {
+pub(super) struct Apply {
     #[command(flatten)]
     pub files: Files,
     /// The name of the set; without it that of the first file or folder. What an earlier apply of the set declared and this one
@@ -140,7 +140,7 @@ pub struct Apply {
 
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
-pub struct Serve {
+pub(super) struct Serve {
     /// Folders of manifests, or single ones. A change converges at once.
     #[arg(value_name = "DIR")]
     pub folders: Vec<PathBuf>,
@@ -148,7 +148,7 @@ pub struct Serve {
 
 /// How something is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub(super) enum Format {
     Table,
     Wide,
     Json,
@@ -159,7 +159,7 @@ pub enum Format {
 
 /// Arguments of `get`.
 #[derive(Debug, Args)]
-pub struct Get {
+pub(super) struct Get {
     /// `beings`, `models`, `surfaces`, `all`, or one object such as `being/ada`.
     #[arg(default_value = "all", value_name = "WHAT")]
     pub what: String,
@@ -175,14 +175,14 @@ pub struct Get {
 
 /// Arguments of verbs on one object.
 #[derive(Debug, Args)]
-pub struct One {
+pub(super) struct One {
     /// The object, such as `being/ada`.
     pub address: Address,
 }
 
 /// Arguments of `logs`.
 #[derive(Debug, Args)]
-pub struct Logs {
+pub(super) struct Logs {
     /// The being, such as `being/ada` or `ada`.
     pub being: String,
     /// Go on with what comes.
@@ -198,7 +198,7 @@ pub struct Logs {
 
 /// Arguments of `delete`.
 #[derive(Debug, Args)]
-pub struct Delete {
+pub(super) struct Delete {
     /// The object, such as `being/ada`.
     #[arg(required_unless_present = "files", conflicts_with = "files")]
     pub address: Option<Address>,
@@ -212,7 +212,7 @@ pub struct Delete {
 
 /// Arguments of `down`.
 #[derive(Debug, Args)]
-pub struct Down {
+pub(super) struct Down {
     /// How long to wait for the daemon to end.
     #[arg(long, default_value = "1m", value_name = "SPAN")]
     pub timeout: Span,
@@ -220,7 +220,7 @@ pub struct Down {
 
 /// Arguments of the verbs for one being without a daemon.
 #[derive(Debug, Args)]
-pub struct Single {
+pub(super) struct Single {
     #[command(flatten)]
     pub which: Which,
     /// Continue the being that exists; without it a being of variables must be new.
@@ -233,7 +233,7 @@ pub struct Single {
 
 /// Which being, and what lies over its declaration.
 #[derive(Debug, Args)]
-pub struct Which {
+pub(super) struct Which {
     /// A manifest, a folder of manifests, or `-`. Without it variables and flags describe the being.
     #[arg(short = 'f', long = "file", value_name = "PATH")]
     pub files: Vec<PathBuf>,
@@ -246,7 +246,7 @@ pub struct Which {
 
 /// Arguments of `tools`.
 #[derive(Debug, Args)]
-pub struct Tools {
+pub(super) struct Tools {
     #[command(flatten)]
     pub which: Which,
     /// `json` for the definitions as models see them, `table` for names and descriptions.
@@ -256,14 +256,14 @@ pub struct Tools {
 
 /// How a catalogue is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ToolFormat {
+pub(super) enum ToolFormat {
     Json,
     Table,
 }
 
 /// Arguments of `schema`.
 #[derive(Debug, Args)]
-pub struct Schema {
+pub(super) struct Schema {
     /// The schema's name; without it that of a whole manifest.
     #[arg(default_value = "manifest")]
     pub name: String,
@@ -274,14 +274,14 @@ pub struct Schema {
 
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
-pub struct Explain {
+pub(super) struct Explain {
     /// The key, such as `being.las.only`.
     pub path: String,
 }
 
 /// What to do about the embedded model.
 #[derive(Debug, Subcommand)]
-pub enum Model {
+pub(super) enum Model {
     /// Fetch the default model and check it.
     Pull,
     /// Print where the default model is.
@@ -290,20 +290,20 @@ pub enum Model {
 
 /// Arguments of `completion`.
 #[derive(Debug, Args)]
-pub struct Completion {
+pub(super) struct Completion {
     pub shell: clap_complete::Shell,
 }
 
 /// Arguments of the supervisor mode.
 #[derive(Debug, Args)]
-pub struct Supervise {
+pub(super) struct Supervise {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub args: Vec<std::ffi::OsString>,
 }
 
 /// One flag for each setting, under the name of its variable.
 #[derive(Debug, Clone, Default)]
-pub struct Settings(pub Variables);
+pub(super) struct Settings(pub Variables);
 
 impl Args for Settings {
     fn augment_args(command: Command) -> Command {

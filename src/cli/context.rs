@@ -17,7 +17,7 @@ use crate::{
 
 /// What the process was given: folders and environment, read once and passed on.
 #[derive(Debug)]
-pub struct Context {
+pub(super) struct Context {
     cwd: PathBuf,
     program: PathBuf,
     env: BTreeMap<String, String>,
@@ -30,7 +30,7 @@ const DEFAULT_HOME: &str = ".singularity";
 impl Context {
     /// Reads the environment and finds the home.
     #[expect(clippy::disallowed_methods, reason = "the environment and the working folder are read here, once, and passed on")]
-    pub fn new(home: Option<PathBuf>) -> Result<Self, Failure> {
+    pub(super) fn new(home: Option<PathBuf>) -> Result<Self, Failure> {
         let cwd = std::env::current_dir().map_err(|error| Failure::of(Class::State, &error))?;
         let program = std::env::current_exe().map_err(|error| Failure::of(Class::State, &error))?;
         let utf8 = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
@@ -40,47 +40,47 @@ impl Context {
     }
 
     /// The folder that the process was started in.
-    pub fn cwd(&self) -> &Path {
+    pub(super) fn cwd(&self) -> &Path {
         &self.cwd
     }
 
     /// This program's own binary.
-    pub fn program(&self) -> &Path {
+    pub(super) fn program(&self) -> &Path {
         &self.program
     }
 
     /// The environment.
-    pub const fn env(&self) -> &BTreeMap<String, String> {
+    pub(super) const fn env(&self) -> &BTreeMap<String, String> {
         &self.env
     }
 
     /// What may be logged: `RUST_LOG`, or the default.
-    pub fn log_filter(&self) -> Option<&str> {
+    pub(super) fn log_filter(&self) -> Option<&str> {
         self.env.get("RUST_LOG").map(String::as_str)
     }
 
     /// Tells whether people may be shown colour and moving lines: on a terminal, and never with `NO_COLOR`.
-    pub fn is_lively(&self) -> bool {
+    pub(super) fn is_lively(&self) -> bool {
         io::stderr().is_terminal() && !self.env.contains_key("NO_COLOR")
     }
 
     /// Where the home is or would be.
-    pub fn home_path(&self) -> &Path {
+    pub(super) fn home_path(&self) -> &Path {
         &self.home
     }
 
     /// The home, made where it is missing.
-    pub fn home(&self) -> Result<Home, Failure> {
+    pub(super) fn home(&self) -> Result<Home, Failure> {
         Home::open(&self.home).map_err(|error| Failure::of(Class::State, &error))
     }
 
     /// The home, if it exists.
-    pub fn existing_home(&self) -> Result<Option<Home>, Failure> {
+    pub(super) fn existing_home(&self) -> Result<Option<Home>, Failure> {
         Home::existing(&self.home).map_err(|error| Failure::of(Class::State, &error))
     }
 
     /// A connection to the home's daemon; `None` where none runs.
-    pub fn client(&self) -> Result<Option<Client>, Failure> {
+    pub(super) fn client(&self) -> Result<Option<Client>, Failure> {
         let Some(home) = self.existing_home()? else { return Ok(None) };
         match Client::connect(&home.socket()) {
             Ok(client) => Ok(Some(client)),
@@ -90,24 +90,24 @@ impl Context {
     }
 
     /// What lies over the manifests of a fleet.
-    pub fn overrides(&self) -> Overrides {
+    pub(super) fn overrides(&self) -> Overrides {
         Overrides { being: None, variables: self.variables(), flags: Variables::default(), folder: self.cwd.clone() }
     }
 
     /// The settings of the environment.
-    pub fn variables(&self) -> Variables {
+    pub(super) fn variables(&self) -> Variables {
         self.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
     /// Reads manifests, refusing what does not validate.
-    pub fn read(&self, files: &[PathBuf], overrides: &Overrides) -> Result<(Sources, Loaded), Failure> {
+    pub(super) fn read(&self, files: &[PathBuf], overrides: &Overrides) -> Result<(Sources, Loaded), Failure> {
         let sources = Sources::load(files);
         let loaded = read(&sources, overrides).map_err(|problems| invalid(&problems))?;
         Ok((sources, loaded))
     }
 
     /// The ground that beings of this process stand on.
-    pub fn ground(&self, home: Home, fleet: &Fleet) -> Arc<Ground> {
+    pub(super) fn ground(&self, home: Home, fleet: &Fleet) -> Arc<Ground> {
         let weights = Weights::new(home.models());
         let (clock, embed) = (Clock::system(), weights.clone());
         let env = self.env.clone();
@@ -123,7 +123,7 @@ impl Context {
 }
 
 /// Prints data.
-pub fn print(text: &str) -> Result<(), Failure> {
+pub(super) fn print(text: &str) -> Result<(), Failure> {
     match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
         // Whoever read our output had enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -132,12 +132,12 @@ pub fn print(text: &str) -> Result<(), Failure> {
 }
 
 /// Says something to a person.
-pub fn say(text: &str) {
+pub(super) fn say(text: &str) {
     drop(writeln!(io::stderr(), "{text}"));
 }
 
 /// The failure of manifests that do not validate: every problem, then how many there are.
-pub fn invalid(problems: &Problems) -> Failure {
+pub(super) fn invalid(problems: &Problems) -> Failure {
     let count = problems.len();
     say(&format!("{problems}\n"));
     let what = if count == 1 { "1 problem in the manifests".to_owned() } else { format!("{count} problems in the manifests") };
@@ -145,7 +145,7 @@ pub fn invalid(problems: &Problems) -> Failure {
 }
 
 /// The failure of a request to the daemon.
-pub fn asked(error: &AskError) -> Failure {
+pub(super) fn asked(error: &AskError) -> Failure {
     match error {
         AskError::Refused(refusal) => {
             let class = match refusal.class {

@@ -4,7 +4,7 @@ use crate::vocab::chain;
 
 /// Why a command failed: a class that programs see, a chain of causes and a hint that people see.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub(super) struct Failure {
     pub class: Class,
     pub what: String,
     /// What to do next.
@@ -13,7 +13,7 @@ pub struct Failure {
 
 /// The classes of SPEC §12, each with its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
+pub(super) enum Class {
     Configuration,
     Upstream,
     State,
@@ -25,24 +25,24 @@ const NAMED: [&str; 8] = ["configuration: ", "secret file: ", "brama: ", "mcp: "
 
 impl Failure {
     /// A failure of a class.
-    pub fn new(class: Class, what: impl Into<String>) -> Self {
+    pub(super) fn new(class: Class, what: impl Into<String>) -> Self {
         Self { class, what: what.into(), hint: None }
     }
 
     /// A failure with the chain of its causes.
-    pub fn of(class: Class, error: &dyn Error) -> Self {
+    pub(super) fn of(class: Class, error: &dyn Error) -> Self {
         Self::new(class, chain(error))
     }
 
     /// The same failure with what to do next.
     #[must_use]
-    pub fn hinting(mut self, hint: impl Into<String>) -> Self {
+    pub(super) fn hinting(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
     /// The exit code of SPEC §12.
-    pub const fn code(&self) -> u8 {
+    pub(super) const fn code(&self) -> u8 {
         match self.class {
             Class::Configuration => 2,
             Class::Upstream => 3,

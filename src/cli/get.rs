@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Lists objects, or shows one.
-pub async fn get(context: &Context, arguments: &Get) -> Result<(), Failure> {
+pub(super) async fn get(context: &Context, arguments: &Get) -> Result<(), Failure> {
     let address = arguments.what.contains('/').then(|| arguments.what.parse::<Address>());
     let address = address.transpose().map_err(|error| Failure::of(Class::Configuration, &error))?;
     if let Some(address) = address.as_ref().filter(|_| arguments.output == Format::Toml || arguments.show_origin) {
@@ -45,7 +45,7 @@ fn is_kind(what: &str, kind: &str) -> bool {
 }
 
 /// Shows everything about one object.
-pub async fn describe(context: &Context, address: &Address) -> Result<(), Failure> {
+pub(super) async fn describe(context: &Context, address: &Address) -> Result<(), Failure> {
     let list = list(context).await?;
     let Some(object) = list.items.iter().find(|object| object.address == address.to_string()) else {
         return Err(

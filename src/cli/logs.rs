@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const SHOWN: usize = 160;
 
 /// Shows a being's journal.
-pub async fn logs(context: &Context, arguments: &Logs) -> Result<(), Failure> {
+pub(super) async fn logs(context: &Context, arguments: &Logs) -> Result<(), Failure> {
     let name = being(&arguments.being)?;
     let is_raw = !matches!(arguments.output, Format::Table | Format::Wide);
     let Some(home) = context.existing_home()? else {
@@ -40,7 +40,7 @@ pub async fn logs(context: &Context, arguments: &Logs) -> Result<(), Failure> {
 }
 
 /// Follows the journals of several beings, each line under its being's name, until interrupted.
-pub async fn follow_all(context: &Context, beings: &[Address]) -> Result<(), Failure> {
+pub(super) async fn follow_all(context: &Context, beings: &[Address]) -> Result<(), Failure> {
     let home = context.home()?;
     let mut journals = Vec::new();
     for being in beings {

@@ -7,7 +7,7 @@ use super::{
 use crate::model::embedded::pull;
 
 /// Fetches the default model, or tells where it is.
-pub fn model(context: &Context, verb: &Model) -> Result<(), Failure> {
+pub(super) fn model(context: &Context, verb: &Model) -> Result<(), Failure> {
     let folder = context.home()?.models();
     match verb {
         Model::Path => print(&format!("{}\n", pull::model_file(&folder).display())),

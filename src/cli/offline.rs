@@ -10,7 +10,7 @@ use super::{
 use crate::{api, manifest};
 
 /// Checks manifests and says what they declare.
-pub fn validate(context: &Context, files: &Files) -> Result<(), Failure> {
+pub(super) fn validate(context: &Context, files: &Files) -> Result<(), Failure> {
     let (_, loaded) = context.read(&files.files, &context.overrides())?;
     let fleet = &loaded.fleet;
     say(&format!("valid: {} models, {} surfaces, {} beings", fleet.models.len(), fleet.surfaces.len(), fleet.beings.len()));
@@ -18,7 +18,7 @@ pub fn validate(context: &Context, files: &Files) -> Result<(), Failure> {
 }
 
 /// Prints a schema, or writes all of them.
-pub fn schema(arguments: &Schema) -> Result<(), Failure> {
+pub(super) fn schema(arguments: &Schema) -> Result<(), Failure> {
     let schemas = api::schemas();
     let Some(folder) = &arguments.write else {
         let file = format!("{}.schema.json", arguments.name);
@@ -48,19 +48,19 @@ fn world_readable() -> std::fs::Permissions {
 }
 
 /// Explains a key of a manifest.
-pub fn explain(arguments: &Explain) -> Result<(), Failure> {
+pub(super) fn explain(arguments: &Explain) -> Result<(), Failure> {
     let explanation = manifest::explain(&arguments.path).map_err(|error| Failure::of(Class::Configuration, &error))?;
     print(&format!("{explanation}\n"))
 }
 
 /// Prints a completion script.
-pub fn completion(arguments: &Completion) -> Result<(), Failure> {
+pub(super) fn completion(arguments: &Completion) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut Cli::command(), "singularity", &mut script);
     print(&String::from_utf8_lossy(&script))
 }
 
 /// Prints the version.
-pub fn version() -> Result<(), Failure> {
+pub(super) fn version() -> Result<(), Failure> {
     print(concat!("singularity ", env!("CARGO_PKG_VERSION"), "\n"))
 }

@@ -2,11 +2,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// A progress bar for bytes on a terminal; where there is none, nothing moves.
 #[derive(Debug)]
-pub struct Bar(ProgressBar);
+pub(super) struct Bar(ProgressBar);
 
 impl Bar {
     /// A bar that shows nothing yet.
-    pub fn new(is_lively: bool) -> Self {
+    pub(super) fn new(is_lively: bool) -> Self {
         let target = if is_lively { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
         let style = ProgressStyle::with_template("fetching the model {wide_bar} {bytes}/{total_bytes} {eta}");
@@ -15,24 +15,24 @@ impl Bar {
     }
 
     /// Shows how far a download is, in bytes.
-    pub fn show(&self, done: u64, total: u64) {
+    pub(super) fn show(&self, done: u64, total: u64) {
         self.0.set_length(total);
         self.0.set_position(done);
     }
 
     /// Takes the bar away.
-    pub fn clear(&self) {
+    pub(super) fn clear(&self) {
         self.0.finish_and_clear();
     }
 }
 
 /// A line that says what is waited for, in place on a terminal.
 #[derive(Debug)]
-pub struct Waiting(ProgressBar);
+pub(super) struct Waiting(ProgressBar);
 
 impl Waiting {
     /// A line that says nothing yet.
-    pub fn new(is_lively: bool) -> Self {
+    pub(super) fn new(is_lively: bool) -> Self {
         let target = if is_lively { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let spinner = ProgressBar::with_draw_target(None, target);
         spinner.enable_steady_tick(std::time::Duration::from_millis(120));
@@ -40,17 +40,17 @@ impl Waiting {
     }
 
     /// Says what is waited for.
-    pub fn say(&self, text: String) {
+    pub(super) fn say(&self, text: String) {
         self.0.set_message(text);
     }
 
     /// Says something above the line.
-    pub fn above(&self, say: impl FnOnce()) {
+    pub(super) fn above(&self, say: impl FnOnce()) {
         self.0.suspend(say);
     }
 
     /// Takes the line away.
-    pub fn clear(&self) {
+    pub(super) fn clear(&self) {
         self.0.finish_and_clear();
     }
 }

@@ -16,7 +16,7 @@ use crate::{
 const PARTING: Duration = Duration::from_secs(1);
 
 /// Runs the daemon until it is told to stop.
-pub async fn serve(context: &Context, arguments: Serve) -> Result<(), Failure> {
+pub(super) async fn serve(context: &Context, arguments: Serve) -> Result<(), Failure> {
     let folders = arguments.folders.iter().map(|folder| context.cwd().join(folder)).collect::<Vec<_>>();
     if let Some(missing) = folders.iter().find(|folder| !folder.exists()) {
         return Err(Failure::new(

@@ -21,16 +21,16 @@ use crate::{
 };
 
 /// Runs one being until it is stopped or has nothing left to do.
-pub async fn run(context: &Context, arguments: &Single) -> Result<(), Failure> {
-    let ended = live(context, arguments, Until::Idle).await?;
+pub(super) async fn run(context: &Context, arguments: &Single) -> Result<(), Failure> {
+    let ended = Box::pin(live(context, arguments, Until::Idle)).await?;
     let snapshot = &ended.snapshot;
     say(&format!("stopped after cycle {} with {} USD left", snapshot.cycle, snapshot.remaining));
     Ok(())
 }
 
 /// Runs one cycle and prints its report.
-pub async fn once(context: &Context, arguments: &Single) -> Result<(), Failure> {
-    let ended = live(context, arguments, Until::OneCycle).await?;
+pub(super) async fn once(context: &Context, arguments: &Single) -> Result<(), Failure> {
+    let ended = Box::pin(live(context, arguments, Until::OneCycle)).await?;
     match ended.last_report {
         Some(report) => print(&format!("{:#}\n", json!(report))),
         None => Err(Failure::new(Class::Runtime, "stopped before the cycle ended")),
@@ -38,7 +38,7 @@ pub async fn once(context: &Context, arguments: &Single) -> Result<(), Failure> 
 }
 
 /// Prints the catalogue of a being.
-pub async fn tools(context: &Context, arguments: &Tools) -> Result<(), Failure> {
+pub(super) async fn tools(context: &Context, arguments: &Tools) -> Result<(), Failure> {
     let one = One::choose(context, &arguments.which)?;
     let ground = context.ground(context.home()?, &one.fleet);
     let Inspection { tools, .. } = inspect(&ground, &one.assignment).await.map_err(|error| refused(&error))?;
@@ -53,7 +53,7 @@ pub async fn tools(context: &Context, arguments: &Tools) -> Result<(), Failure> 
 }
 
 /// Checks models and surfaces without writing any state.
-pub async fn doctor(context: &Context, arguments: &Single) -> Result<(), Failure> {
+pub(super) async fn doctor(context: &Context, arguments: &Single) -> Result<(), Failure> {
     let one = One::choose(context, &arguments.which)?;
     let ground = context.ground(context.home()?, &one.fleet);
     let mut models = serde_json::Map::new();
@@ -141,7 +141,7 @@ async fn live(context: &Context, arguments: &Single, until: Until) -> Result<End
     let mut heard = Signals::new(commands)?;
     let start = Start { assignment: one.assignment, dir, boot, until };
     let ended = tokio::select! {
-        ended = animated(ground, start, &mut orders) => ended,
+        ended = Box::pin(animated(ground, start, &mut orders)) => ended,
         never = heard.pass_on() => match never {},
     };
     bar.abort();
@@ -155,7 +155,7 @@ async fn live(context: &Context, arguments: &Single, until: Until) -> Result<End
 async fn animated(ground: Arc<Ground>, start: Start, orders: &mut mpsc::Receiver<Command>) -> Result<Ended, Failure> {
     let (board, _) = watch::channel(None);
     let booted = tokio::select! {
-        booted = animate(ground, start, board, None) => booted,
+        booted = Box::pin(animate(ground, start, board, None)) => booted,
         _ = orders.recv() => return Err(Failure::new(Class::Runtime, "stopped before the being was started")),
     };
     let (driver, begun): (_, BTreeSet<String>) = booted.map_err(|error| refused(&error))?;

@@ -14,7 +14,7 @@ use crate::api::{AskError, Client, DeleteRequest};
 const LOOK: Duration = Duration::from_millis(25);
 
 /// Takes an applied object or set away.
-pub async fn delete(context: &Context, arguments: &Delete) -> Result<(), Failure> {
+pub(super) async fn delete(context: &Context, arguments: &Delete) -> Result<(), Failure> {
     let client = needed(context)?;
     let request = match &arguments.address {
         Some(address) => DeleteRequest::Object { address: address.clone(), purge: arguments.purge },
@@ -26,7 +26,7 @@ pub async fn delete(context: &Context, arguments: &Delete) -> Result<(), Failure
 }
 
 /// Stops the daemon and waits until it is gone.
-pub async fn down(context: &Context, arguments: &Down) -> Result<(), Failure> {
+pub(super) async fn down(context: &Context, arguments: &Down) -> Result<(), Failure> {
     let Some(home) = context.existing_home()? else {
         say(&format!("no daemon runs: there is no home at {}", context.home_path().display()));
         return Ok(());

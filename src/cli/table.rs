@@ -1,11 +1,13 @@
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 
 /// Lays rows out in columns for people, without lines.
-pub fn table(head: &[&str], rows: Vec<Vec<String>>) -> String {
+pub(super) fn table(head: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(head.to_vec());
     table.add_rows(rows);
-    table.column_iter_mut().for_each(|column| drop(column.set_padding((0, 2))));
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
     let text = table.to_string();
     text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }

@@ -1,5 +1,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -50,6 +51,12 @@ pub struct Reconciler {
     pub(super) bell: Arc<Notify>,
     pub(super) status: watch::Sender<Arc<Status>>,
     requests: mpsc::Receiver<Request>,
+}
+
+impl fmt::Debug for Reconciler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reconciler").field("units", &self.units).field("leaving", &self.leaving).finish_non_exhaustive()
+    }
 }
 
 /// An edit that a living being could not take.

@@ -26,8 +26,7 @@ impl Watch {
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             let is_read = event.is_ok_and(|event| event.kind.is_access());
             if !is_read {
-                // A full channel already holds the wake that this one asks for.
-                drop(tell.try_send(()));
+                let _full_holds_it_already = tell.try_send(());
             }
         })?;
         for path in paths {

@@ -146,10 +146,11 @@ impl Tools {
             env: ground.env.clone(),
             patience: LasStart::PATIENCE,
         };
-        let las = Arc::new(Las::start(start).await?);
+        let las = Arc::new(Box::pin(Las::start(start)).await?);
+        let remote: Arc<dyn Remote> = Arc::<Las>::clone(&las);
         let parts = Parts {
             capabilities: spec.capabilities,
-            remote: Some(Arc::clone(&las) as Arc<dyn Remote>),
+            remote: Some(remote),
             surfaces: assignment.surfaces.clone(),
             required: spec.las.required.clone(),
             state_dirs: kept_from(ground, &workspace, dir),

@@ -68,7 +68,7 @@ impl Driver {
     ///
     /// Dropping the future is like a crash: what was durable stays, an open call becomes `indeterminate`.
     pub async fn run(mut self, begun: BTreeSet<String>, commands: &mut mpsc::Receiver<Command>) -> Result<Ended, StoreError> {
-        let ended = self.live(begun, commands).await;
+        let ended = Box::pin(self.live(begun, commands)).await;
         self.tools.las.stop(GRACE).await;
         let because = ended?;
         self.tell(Input::Closed { failed: matches!(because, Ending::Upstream { .. }) })?;
@@ -250,7 +250,7 @@ impl Driver {
     /// Takes an edit. Tools are built and checked before the old ones are let go; when that fails, all stays as it was.
     async fn assign(&mut self, new: Assignment, reply: oneshot::Sender<Result<(), AnimateError>>) -> Result<(), StoreError> {
         if new.needs_other_tools(&self.assignment) {
-            match Tools::build(&self.ground, &new, &self.dir, &self.being.state().identity.agent_id).await {
+            match Box::pin(Tools::build(&self.ground, &new, &self.dir, &self.being.state().identity.agent_id)).await {
                 Ok(tools) => std::mem::replace(&mut self.tools, tools).las.stop(GRACE).await,
                 Err(error) => {
                     drop(reply.send(Err(error)));

@@ -55,7 +55,7 @@ impl Ground {
     }
 
     fn digest_of_program(&self) -> Digest {
-        std::fs::read(&self.program).map_or_else(|_| Digest::of(&[]), |bytes| Digest::of(&bytes))
+        std::fs::read(&self.program).map_or_else(|_| Digest::of([]), |bytes| Digest::of(&bytes))
     }
 }
 

@@ -133,7 +133,7 @@ impl Keeper {
             let over = match self.boot().await {
                 Ok(Some((driver, begun))) => {
                     self.show(UnitPhase::Live);
-                    over(driver.run(begun, &mut self.orders).await)
+                    over(Box::pin(driver.run(begun, &mut self.orders)).await)
                 }
                 Ok(None) => Over::Again,
                 Err(over) => over,
@@ -159,7 +159,7 @@ impl Keeper {
         let birth = tokio::task::block_in_place(|| assignment.birth(&self.ground));
         let boot = Boot::Either { birth: Box::new(birth), declared: Box::new(assignment.declared()) };
         let start = Start { assignment: (*assignment).clone(), dir: self.dir.clone(), boot, until: Until::Stopped };
-        let animated = animate(Arc::clone(&self.ground), start, self.board.clone(), Some(self.shown.clone()));
+        let animated = Box::pin(animate(Arc::clone(&self.ground), start, self.board.clone(), Some(self.shown.clone())));
         tokio::select! {
             animated = animated => animated.map(Some).map_err(|error| failed(&error)),
             command = self.orders.recv() => match command {

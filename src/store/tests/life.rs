@@ -31,6 +31,7 @@ impl Life {
         &self.state
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "tests write the events in place")]
     pub(super) fn append(&mut self, events: Vec<Event>, cycle: u64, at: Timestamp) -> Result<Vec<Record>, StoreError> {
         let records = self.inner.append(&events, cycle, at)?;
         records.iter().for_each(|record| self.state.apply(record));
