@@ -25,7 +25,7 @@
 //! | 0 | `telemetry` | tracing set-up, metric names, OTLP | vocab |
 //! | 1 | `being` | state, mind, budget, events, the step function, shapes of requests and calls | vocab |
 //! | 1 | `manifest` | documents as written → layers with origin → checks with spans → `Fleet`; schemas | vocab; two shapes of being |
-//! | 1 | `plan` | what is observed, verdicts, the table of hot, restart and refused fields, the judge, diffs | vocab, manifest |
+//! | 1 | `plan` | what is observed, verdicts, the table of hot, restart and refused fields, the judge, diffs | vocab, manifest; a being's identity |
 //! | 2 | `store` | the home's layout, lock, journal, commit log, picture, recovery, migrations | vocab, being; spec types |
 //! | 2 | `process` | owned children: group, clean environment, limits, back-off, the supervisor that dies with its parent | vocab |
 //! | 2 | `model` | chat completion: OpenAI-shaped, Brama, embedded; fallback chains, limits | vocab, being; spec types |
@@ -38,6 +38,8 @@
 //! | 6 | `reconcile` | sources, wake, load → plan → judge → act → status, back-off, history | vocab, manifest, plan, runtime, store, process |
 //! | 7 | `api` | unix socket and HTTP, wire types with schemas, events | vocab, manifest, plan, reconcile, runtime |
 //! | 8 | `cli`, `main.rs` | one file per verb, rendering, exit codes; no decisions | api; lower doors for what runs without a daemon |
+//!
+//! The arithmetic of the embedded model is a crate of its own, `kernel/`: it is built fast in every profile, so that the rest need not be.
 //!
 //! *Spec types* are those of `manifest/spec.rs`: plain data that is handed down. Not every room is built yet; the modules below are those
 //! that are.

@@ -36,14 +36,14 @@ struct Room {
 /// The house, as the page of `src/lib.rs` tells it: a room uses what is named, below or beside it, and stands after it.
 ///
 /// Three kinds of arrow are finer than whole rooms. Resolved specs are plain data, so `store`, `model`, `surface` and `tool` may take
-/// the types of `manifest/spec.rs`. A spec holds two plain shapes of a being. And `cli` opens three doors below `api` for what runs
+/// the types of `manifest/spec.rs`. A spec holds two plain shapes of a being, and what is observed holds its identity. And `cli` opens doors below `api` for what runs
 /// without a daemon: child modes (`las`, `supervise`), `run` and `once`, and fetching a model.
 const HOUSE: &[Room] = &[
     Room { name: "vocab", floor: 0, uses: &[] },
     Room { name: "telemetry", floor: 0, uses: &[("vocab", Whole)] },
     Room { name: "being", floor: 1, uses: &[("vocab", Whole)] },
     Room { name: "manifest", floor: 1, uses: &[("vocab", Whole), ("being", Only(&["BadIdentity", "DeclaredIdentity", "Price"]))] },
-    Room { name: "plan", floor: 1, uses: &[("vocab", Whole), ("manifest", Whole)] },
+    Room { name: "plan", floor: 1, uses: &[("vocab", Whole), ("manifest", Whole), ("being", Only(&["Identity"]))] },
     Room { name: "store", floor: 2, uses: &[("vocab", Whole), ("being", Whole), ("manifest", Specs)] },
     Room { name: "process", floor: 2, uses: &[("vocab", Whole)] },
     Room { name: "model", floor: 2, uses: &[("vocab", Whole), ("being", Whole), ("manifest", Specs)] },
@@ -92,7 +92,8 @@ const HOUSE: &[Room] = &[
             ("plan", Whole),
             ("store", Whole),
             ("runtime", Whole),
-            ("model", Only(&["embedded"])),
+            ("being", Whole),
+            ("model", Whole),
             ("surface", Only(&["las"])),
             ("process", Whole),
         ],

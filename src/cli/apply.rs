@@ -39,18 +39,19 @@ pub(super) async fn apply(context: &Context, arguments: &Apply) -> Result<(), Fa
     }
     let (sources, _) = context.read(&arguments.files.files, &context.overrides())?;
     let home = context.home()?;
+    let deadline = Instant::now() + arguments.timeout.as_duration();
     let client = match context.client()? {
         Some(client) => client,
         None => start(context, &home).await?,
     };
-    let request = request(&sources, set_name(&arguments.files.files, arguments.set.as_ref()), false);
-    let answer = client.apply(&request).await.map_err(|error| asked(&error))?;
+    let request = request(&sources, &arguments.files.files, arguments.set.as_ref(), false);
+    let asked_for = timeout_at(deadline, client.apply(&request)).await.map_err(|_| late())?;
+    let answer = asked_for.map_err(|error| asked(&error))?;
     print(&format!("{}\n", answer.plan.trim_end()))?;
     if arguments.detach {
         say("applied; not waiting: `singularity get` shows how it goes");
         return Ok(());
     }
-    let deadline = Instant::now() + arguments.timeout.as_duration();
     let settled = settle(context, &client, &answer, deadline).await?;
     conclude(&settled, &answer)?;
     match arguments.follow {
@@ -64,7 +65,7 @@ async fn show_plan(context: &Context, files: &Files, set: Option<&Name>) -> Resu
     let (sources, loaded) = context.read(&files.files, &context.overrides())?;
     let text = match context.client()? {
         Some(client) => {
-            let request = request(&sources, set_name(&files.files, set), true);
+            let request = request(&sources, &files.files, set, true);
             client.apply(&request).await.map_err(|error| asked(&error))?.plan
         }
         None => compare(&loaded.fleet, &at_rest(context, &loaded.fleet)?).to_string(),
@@ -86,13 +87,16 @@ fn at_rest(context: &Context, fleet: &Fleet) -> Result<Observed, Failure> {
     Ok(observed)
 }
 
-fn request(sources: &Sources, set: Name, dry_run: bool) -> ApplyRequest {
+fn request(sources: &Sources, files: &[PathBuf], given: Option<&Name>, dry_run: bool) -> ApplyRequest {
+    let first = files.first().and_then(|file| std::path::absolute(file).ok()).unwrap_or_default();
+    let origin = given.map_or_else(|| first.display().to_string(), |name| format!("the name {name}"));
+    let set = set_name(files, given);
     let source = |source: &crate::manifest::Source| AppliedSource {
         path: source.path.clone(),
         folder: source.folder.clone(),
         text: source.text.to_string(),
     };
-    let content = AppliedSet { sources: sources.files().map(source).collect(), deleted: Vec::new() };
+    let content = AppliedSet { sources: sources.files().map(source).collect(), origin, deleted: Vec::new() };
     ApplyRequest { set, content, dry_run }
 }
 
@@ -142,12 +146,11 @@ async fn settle(context: &Context, client: &Client, answer: &ApplyAnswer, deadli
         let Ok(status) = asked_for else {
             bar.clear();
             waiting.clear();
-            let hint = "`singularity get` shows how it goes; `singularity describe` says why an object waits";
-            return Err(Failure::new(Class::Runtime, "not everything became ready in time").hinting(hint));
+            return Err(late());
         };
         let status = status.map_err(|error| asked(&error))?;
         let open: Vec<&ObjectStatus> = of_set(&status, answer).filter(|object| !is_settled(object)).collect();
-        if open.is_empty() {
+        if open.is_empty() && of_set(&status, answer).count() == answer.addresses.len() {
             bar.clear();
             waiting.clear();
             return Ok(status);
@@ -159,6 +162,11 @@ async fn settle(context: &Context, client: &Client, answer: &ApplyAnswer, deadli
         waiting.say(format!("waiting for {}", open.iter().map(|object| object.address.as_str()).collect::<Vec<_>>().join(", ")));
         newer_than = Some(status.status.version);
     }
+}
+
+fn late() -> Failure {
+    let hint = "`singularity get` shows how it goes; `singularity describe` says why an object waits";
+    Failure::new(Class::Runtime, "not everything became ready in time").hinting(hint)
 }
 
 /// Says once why an object is not ready that is tried again by itself.
@@ -195,9 +203,8 @@ fn conclude(status: &StatusAnswer, answer: &ApplyAnswer) -> Result<(), Failure> 
         say(&row);
     }
     if stalled > 0 {
-        return Err(
-            Failure::new(Class::Runtime, format!("{stalled} objects wait for an edit")).hinting("`singularity describe` says more")
-        );
+        return Err(Failure::new(Class::Runtime, format!("{stalled} of the objects wait for an operator"))
+            .hinting("`singularity describe` says more"));
     }
     if let Some(being) = beings(answer).first() {
         say(&format!("follow with `singularity logs -f {being}`, stop everything with `singularity down`"));

@@ -163,9 +163,10 @@ pub(super) struct Get {
     /// `beings`, `models`, `surfaces`, `all`, or one object such as `being/ada`.
     #[arg(default_value = "all", value_name = "WHAT")]
     pub what: String,
+    /// How to print it.
     #[arg(short = 'o', long = "output", value_enum, default_value_t = Format::Table)]
     pub output: Format,
-    /// With `-o toml` or `-o json` of one object: tell from which layer each value came.
+    /// With `-o toml` of one object: tell from which layer each value came.
     #[arg(long)]
     pub show_origin: bool,
     /// Read the declaration from these manifests in the place of what was applied.
@@ -200,8 +201,11 @@ pub(super) struct Logs {
 #[derive(Debug, Args)]
 pub(super) struct Delete {
     /// The object, such as `being/ada`.
-    #[arg(required_unless_present = "files", conflicts_with = "files")]
+    #[arg(required_unless_present_any = ["files", "set"], conflicts_with_all = ["files", "set"])]
     pub address: Option<Address>,
+    /// Take away the set of this name.
+    #[arg(long, value_name = "NAME", conflicts_with = "files")]
+    pub set: Option<Name>,
     /// Take away the set that was applied from these files.
     #[arg(short = 'f', long = "file", value_name = "PATH")]
     pub files: Vec<PathBuf>,

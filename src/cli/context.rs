@@ -102,6 +102,11 @@ impl Context {
     /// Reads manifests, refusing what does not validate.
     pub(super) fn read(&self, files: &[PathBuf], overrides: &Overrides) -> Result<(Sources, Loaded), Failure> {
         let sources = Sources::load(files);
+        if sources.is_empty() {
+            let named: Vec<String> = files.iter().map(|file| format!("`{}`", file.display())).collect();
+            let what = format!("there are no manifests in {}; a manifest ends in .toml or .json", named.join(", "));
+            return Err(Failure::new(Class::Configuration, what));
+        }
         let loaded = read(&sources, overrides).map_err(|problems| invalid(&problems))?;
         Ok((sources, loaded))
     }
@@ -125,8 +130,7 @@ impl Context {
 /// Prints data.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
     match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
-        // Whoever read our output had enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::new(Class::ReaderGone, "the reader is gone")),
         result => result.map_err(|error| Failure::of(Class::State, &error)),
     }
 }
@@ -138,10 +142,8 @@ pub(super) fn say(text: &str) {
 
 /// The failure of manifests that do not validate: every problem, then how many there are.
 pub(super) fn invalid(problems: &Problems) -> Failure {
-    let count = problems.len();
-    say(&format!("{problems}\n"));
-    let what = if count == 1 { "1 problem in the manifests".to_owned() } else { format!("{count} problems in the manifests") };
-    Failure::new(Class::Configuration, format!("{what}; nothing was changed"))
+    say(&problems.to_string());
+    Failure::new(Class::Configuration, "the manifests do not validate")
 }
 
 /// The failure of a request to the daemon.

@@ -18,6 +18,8 @@ pub(super) enum Class {
     Upstream,
     State,
     Runtime,
+    /// Whoever read our output had enough: no failure, and nothing is said.
+    ReaderGone,
 }
 
 /// Words that a message begins with when it already names its class.
@@ -48,6 +50,7 @@ impl Failure {
             Class::Upstream => 3,
             Class::State => 4,
             Class::Runtime => 5,
+            Class::ReaderGone => 0,
         }
     }
 }
@@ -58,7 +61,7 @@ impl Class {
             Self::Configuration => "configuration",
             Self::Upstream => "upstream",
             Self::State => "state",
-            Self::Runtime => "runtime",
+            Self::Runtime | Self::ReaderGone => "runtime",
         }
     }
 }

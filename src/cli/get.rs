@@ -18,7 +18,12 @@ use crate::{
 pub(super) async fn get(context: &Context, arguments: &Get) -> Result<(), Failure> {
     let address = arguments.what.contains('/').then(|| arguments.what.parse::<Address>());
     let address = address.transpose().map_err(|error| Failure::of(Class::Configuration, &error))?;
-    if let Some(address) = address.as_ref().filter(|_| arguments.output == Format::Toml || arguments.show_origin) {
+    let wants_declaration = arguments.output == Format::Toml || arguments.show_origin || !arguments.files.is_empty();
+    if wants_declaration && address.is_none() && arguments.output != Format::Toml {
+        let what = "--show-origin and -f are about one object; name it, such as being/ada";
+        return Err(Failure::new(Class::Configuration, what));
+    }
+    if let Some(address) = address.as_ref().filter(|_| wants_declaration) {
         return declaration(context, address, arguments).await;
     }
     let mut list = list(context).await?;
@@ -205,7 +210,7 @@ async fn declaration(context: &Context, address: &Address, arguments: &Get) -> R
         );
     };
     match arguments.output {
-        Format::Json | Format::Jsonl => print(&format!("{:#}\n", resolved.to_json())),
+        Format::Json | Format::Jsonl if !arguments.show_origin => print(&format!("{:#}\n", resolved.to_json())),
         _ => print(&resolved.to_toml(arguments.show_origin)),
     }
 }

@@ -20,6 +20,7 @@ pub fn main() -> ExitCode {
     }
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(failure) if failure.class == Class::ReaderGone => ExitCode::SUCCESS,
         Err(failure) => {
             drop(writeln!(std::io::stderr(), "{failure}"));
             ExitCode::from(failure.code())

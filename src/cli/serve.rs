@@ -1,6 +1,9 @@
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::oneshot,
+};
 
 use super::{
     args::Serve,
@@ -32,7 +35,7 @@ pub(super) async fn serve(context: &Context, arguments: Serve) -> Result<(), Fai
     let socket = home.socket();
     let ground = context.ground(home, &Fleet::default());
     let settings = Settings { folders: folders.clone(), overrides: context.overrides() };
-    let (reconciler, handle) = Reconciler::new(ground, settings).map_err(|error| Failure::of(Class::State, &error))?;
+    let (reconciler, handle) = Reconciler::new(ground, settings);
     let daemon = Daemon {
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -40,10 +43,13 @@ pub(super) async fn serve(context: &Context, arguments: Serve) -> Result<(), Fai
         folders,
     };
     tracing::info!(home = %context.home_path().display(), pid = daemon.pid, "the daemon listens");
-    stop_on_signals(handle.clone())?;
-    let (gone, ends) = tokio::sync::oneshot::channel::<()>();
+    let twice = stop_on_signals(handle.clone())?;
+    let (gone, ends) = oneshot::channel::<()>();
     let door = tokio::spawn(api::serve(listener, handle.clone(), daemon, async move { drop(ends.await) }));
-    reconciler.run(handle).await;
+    tokio::select! {
+        () = Box::pin(reconciler.run(handle)) => {}
+        _ = twice => return Err(Failure::new(Class::Runtime, "left at once; nothing that was acknowledged is lost")),
+    }
     drop(gone);
     drop(std::fs::remove_file(socket));
     drop(tokio::time::timeout(PARTING, door).await);
@@ -51,14 +57,17 @@ pub(super) async fn serve(context: &Context, arguments: Serve) -> Result<(), Fai
     Ok(())
 }
 
-/// SIGINT and SIGTERM stop politely.
-fn stop_on_signals(handle: Handle) -> Result<(), Failure> {
+/// SIGINT and SIGTERM stop politely; a second one, which the answer tells of, at once.
+fn stop_on_signals(handle: Handle) -> Result<oneshot::Receiver<()>, Failure> {
     let unusable = |error| Failure::of(Class::Runtime, &error);
     let (mut interrupt, mut terminate) =
         (signal(SignalKind::interrupt()).map_err(unusable)?, signal(SignalKind::terminate()).map_err(unusable)?);
+    let (tell, told) = oneshot::channel();
     tokio::spawn(async move {
         tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
         handle.down();
+        tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+        drop(tell.send(()));
     });
-    Ok(())
+    Ok(told)
 }

@@ -18,7 +18,7 @@ pub(super) async fn delete(context: &Context, arguments: &Delete) -> Result<(), 
     let client = needed(context)?;
     let request = match &arguments.address {
         Some(address) => DeleteRequest::Object { address: address.clone(), purge: arguments.purge },
-        None => DeleteRequest::Set { set: set_name(&arguments.files, None) },
+        None => DeleteRequest::Set { set: set_name(&arguments.files, arguments.set.as_ref()) },
     };
     let answer = client.delete(&request).await.map_err(|error| asked(&error))?;
     answer.done.iter().for_each(|done| say(done));

@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     BeingFacts, Condition, ConditionKind, List, ObjectStatus, Reconciler, Status, SurfaceFacts,
-    reconciler::Refused,
+    reconciler::{Refusal, Refused},
     status::{activity, conditions},
 };
 use crate::{
@@ -50,7 +50,7 @@ impl Reconciler {
     }
 
     /// Carries a plan out. Nothing is chosen here: what may not happen yet is held, and the next run takes it up.
-    pub(super) async fn act(&mut self, plan: &Plan) {
+    pub(super) fn act(&mut self, plan: &Plan) {
         self.ground.models.replace(&self.declared.good.fleet.models);
         self.enacted.models.clone_from(&self.declared.good.fleet.models);
         self.enacted.surfaces.clone_from(&self.declared.good.fleet.surfaces);
@@ -69,14 +69,14 @@ impl Reconciler {
                     self.refused.remove(name);
                 }
                 Verdict::Create => self.start(name),
-                Verdict::Keep | Verdict::Update { .. } => self.hand_over(name).await,
+                Verdict::Keep | Verdict::Update { .. } => self.hand_over(name),
             }
         }
     }
 
     fn refuse(&mut self, name: &Name, failure: Failure) {
         let Some(edit) = Assignment::of(&self.declared.good.fleet, name) else { return };
-        self.refused.insert(name.clone(), (edit, failure));
+        self.refused.insert(name.clone(), Refusal { edit, failure, is_permanent: true });
         if !self.units.contains_key(name) {
             tracing::warn!(being = %name, "its declaration is refused and nothing of it runs");
         }
@@ -95,6 +95,7 @@ impl Reconciler {
             while tokio::select! { changed = view.changed() => changed, changed = board.changed() => changed }.is_ok() {
                 bell.notify_one();
             }
+            bell.notify_one();
         });
         self.units.insert(name.clone(), unit);
     }
@@ -103,6 +104,8 @@ impl Reconciler {
     pub(super) fn leave(&mut self, name: &Name) {
         let Some(unit) = self.units.remove(name) else { return };
         self.leaving.insert(name.clone());
+        self.handed.remove(name);
+        self.observed_generations.remove(&Address::new(Kind::Being, name.clone()));
         let name = name.clone();
         self.departures.spawn(async move {
             unit.stop().await;
@@ -111,33 +114,43 @@ impl Reconciler {
     }
 
     /// Hands the declaration to a living being that does not have it yet, unless it refused just that.
-    async fn hand_over(&mut self, name: &Name) {
+    fn hand_over(&mut self, name: &Name) {
         let Some(wanted) = Assignment::of(&self.declared.good.fleet, name) else { return };
         let Some(unit) = self.units.get(name) else { return };
         let is_in_force = *unit.view().assignment == wanted;
-        let was_refused = self.refused.get(name).is_some_and(|(edit, _)| *edit == wanted);
+        let refusal = self.refused.get(name).filter(|refusal| refusal.edit == wanted);
+        let is_hopeless = refusal.is_some_and(|refusal| refusal.is_permanent);
         if is_in_force {
             self.refused.remove(name);
         }
-        if is_in_force || was_refused {
+        if is_in_force || is_hopeless || self.handed.get(name) == Some(&wanted) {
             return;
         }
-        self.refused.remove(name);
-        let ticket = unit.assign(wanted.clone()).await;
+        // A unit that is too busy to take it is asked again by the next run.
+        let Some(ticket) = unit.assign(wanted.clone()) else { return };
+        self.handed.insert(name.clone(), wanted.clone());
         let (tell, name) = (self.refusals.0.clone(), name.clone());
         tokio::spawn(async move {
             let failure = match ticket.await {
-                Ok(Err(error)) => Some(Failure { reason: error.reason().to_owned(), message: chain(&error) }),
+                Ok(Err(error)) => {
+                    let failure = Failure { reason: error.reason().to_owned(), message: chain(&error) };
+                    Some((failure, error.is_permanent()))
+                }
                 Ok(Ok(())) | Err(_) => None,
             };
             drop(tell.send(Refused { name, edit: wanted, failure }).await);
         });
     }
 
+    /// Notes what came of an edit, unless a newer one was handed over meanwhile.
     pub(super) fn note_refusal(&mut self, refused: Refused) {
         let Refused { name, edit, failure } = refused;
+        if self.handed.get(&name) != Some(&edit) {
+            return;
+        }
+        self.handed.remove(&name);
         match failure {
-            Some(failure) => drop(self.refused.insert(name, (edit, failure))),
+            Some((failure, is_permanent)) => drop(self.refused.insert(name, Refusal { edit, failure, is_permanent })),
             None => drop(self.refused.remove(&name)),
         }
         self.publish();
@@ -179,7 +192,7 @@ impl Reconciler {
     }
 
     fn being(&self, name: &Name) -> (Vec<Condition>, Option<BeingFacts>, bool) {
-        let refused = self.refused.get(name).map(|(_, failure)| failure);
+        let refused = self.refused.get(name).map(|refusal| &refusal.failure);
         let Some(unit) = self.units.get(name) else {
             let held = if self.leaving.contains(name) { "an earlier process of it ends" } else { "it is about to start" };
             let mut rows = vec![Condition::new(ConditionKind::Ready, false, "Waiting", held)];
@@ -203,7 +216,12 @@ impl Reconciler {
             state_dir: self.ground.home.being_dir(name),
             surfaces: snapshot.as_ref().map_or_else(BTreeMap::new, surfaces),
         };
-        (conditions(&view, snapshot.as_ref(), refused), Some(facts), is_in_force)
+        let mut rows = conditions(&view, snapshot.as_ref(), refused);
+        if !is_in_force && refused.is_none() && view.phase == UnitPhase::Live {
+            rows.retain(|row| row.kind != ConditionKind::Progressing);
+            rows.push(Condition::new(ConditionKind::Progressing, true, "Updating", "an edit is being taken in"));
+        }
+        (rows, Some(facts), is_in_force)
     }
 }
 

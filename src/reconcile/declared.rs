@@ -12,7 +12,7 @@ use super::{
 use crate::{
     manifest::{Fleet, Loaded, Overrides, Problems, Sources, read},
     store::Home,
-    vocab::{Address, Digest, Kind, Name},
+    vocab::{Address, Digest, Kind, Name, chain},
 };
 
 /// What is declared: where it is read from, the last good fleet, and what is wrong now.
@@ -52,10 +52,14 @@ pub(super) struct Reading {
 
 impl Declared {
     /// Begins with the last good fleet of an earlier daemon.
-    pub(super) fn new(home: &Home, folders: Vec<PathBuf>, overrides: Overrides) -> Result<Self, KeepError> {
+    pub(super) fn new(home: &Home, folders: Vec<PathBuf>, overrides: Overrides) -> Self {
         let history = home.history().join("fleet.json");
-        let good = read_json(&history)?.unwrap_or_default();
-        Ok(Self {
+        let good = read_json(&history).unwrap_or_else(|error| {
+            tracing::warn!("{}; the manifests are read afresh", chain(&error));
+            None
+        });
+        let good = good.unwrap_or_default();
+        Self {
             folders,
             sets: Sets::new(home.sets()),
             overrides,
@@ -64,13 +68,16 @@ impl Declared {
             problems: Vec::new(),
             read: None,
             files: BTreeMap::new(),
-        })
+        }
     }
 
-    /// Reads folders and sets afresh. `instead` stands in for the set of its name.
-    pub(super) fn look(&self, instead: Option<(&Name, &AppliedSet)>) -> Result<Reading, KeepError> {
-        let mut sets = self.sets.all()?;
-        sets.extend(instead.map(|(name, set)| (name.clone(), set.clone())));
+    /// Reads folders and sets afresh.
+    pub(super) fn look(&self) -> Result<Reading, KeepError> {
+        Ok(self.look_with(&self.sets.all()?))
+    }
+
+    /// Reads the folders afresh, with these sets in the place of what was applied.
+    pub(super) fn look_with(&self, sets: &BTreeMap<Name, AppliedSet>) -> Reading {
         let mut sources = Sources::load(&self.folders);
         for source in sets.values().flat_map(|set| &set.sources) {
             sources.add_text(&source.path, &source.folder, &source.text);
@@ -80,22 +87,25 @@ impl Declared {
         let loaded = read(&sources, &self.overrides);
         let files = loaded.as_ref().map(files).unwrap_or_default();
         let result = loaded.map(|Loaded { fleet, .. }| without(fleet, &deleted));
-        Ok(Reading { digest, result, files })
+        Reading { digest, result, files }
     }
 
     /// Tells whether the reading lacks a being of the last good fleet: a file may be about to be written.
     pub(super) fn lacks_a_being(&self, reading: &Reading) -> bool {
+        if self.read == Some(reading.digest) {
+            return false;
+        }
         let Ok(fleet) = &reading.result else { return true };
-        self.read != Some(reading.digest) && self.good.fleet.beings.keys().any(|name| !fleet.beings.contains_key(name))
+        self.good.fleet.beings.keys().any(|name| !fleet.beings.contains_key(name))
     }
 
     /// Takes a reading: a good one becomes the fleet, of a bad one the problems are kept beside the fleet as it was.
     pub(super) fn take(&mut self, reading: Reading) -> Result<(), KeepError> {
         self.read = Some(reading.digest);
         match reading.result {
-            Err(problems) => self.problems = problems.lines(),
+            Err(problems) => self.note_problems(problems.lines()),
             Ok(fleet) => {
-                self.problems.clear();
+                self.note_problems(Vec::new());
                 self.files = reading.files;
                 let generations = generations(&fleet, &self.good.generations);
                 let good = Good { fleet, generations };
@@ -106,6 +116,19 @@ impl Declared {
             }
         }
         Ok(())
+    }
+
+    /// Keeps what is wrong now, and logs it once.
+    pub(super) fn note_problems(&mut self, problems: Vec<String>) {
+        if self.problems != problems {
+            for problem in &problems {
+                tracing::error!("{problem}");
+            }
+            if problems.is_empty() {
+                tracing::info!("the manifests validate again");
+            }
+            self.problems = problems;
+        }
     }
 
     /// The set that declares an object; `None` where a served folder does, or nobody.

@@ -9,6 +9,7 @@ use std::{
 use tokio::{
     sync::{Notify, mpsc, oneshot, watch},
     task::JoinSet,
+    time::MissedTickBehavior,
 };
 
 use super::{
@@ -19,7 +20,8 @@ use super::{
 use crate::{
     manifest::{Fleet, Overrides, Problems},
     plan::{Born, judge, plan},
-    runtime::{Assignment, Failure, Ground, Unit},
+    runtime::{Assignment, Failure, Ground, Unit, UnitPhase},
+    store::remove,
     vocab::{Address, Kind, Name, chain},
 };
 
@@ -41,7 +43,11 @@ pub struct Reconciler {
     pub(super) leaving: BTreeSet<Name>,
     pub(super) departures: JoinSet<Name>,
     /// What an edit was refused for, by being, with the edit.
-    pub(super) refused: BTreeMap<Name, (Assignment, Failure)>,
+    pub(super) refused: BTreeMap<Name, Refusal>,
+    /// Edits that were handed over and not answered yet.
+    pub(super) handed: BTreeMap<Name, Assignment>,
+    /// Deletions that are answered once their being is gone.
+    parting: Vec<Parting>,
     pub(super) refusals: (mpsc::Sender<Refused>, mpsc::Receiver<Refused>),
     pub(super) born: BTreeMap<Name, Born>,
     /// What the models and surfaces in force are.
@@ -59,11 +65,28 @@ impl fmt::Debug for Reconciler {
     }
 }
 
+/// Why an edit is not in force.
+#[derive(Debug, Clone)]
+pub(super) struct Refusal {
+    pub(super) edit: Assignment,
+    pub(super) failure: Failure,
+    /// Whether only another edit can help; any other is tried again at each period.
+    pub(super) is_permanent: bool,
+}
+
 /// An edit that a living being could not take.
 pub(super) struct Refused {
     pub(super) name: Name,
     pub(super) edit: Assignment,
-    pub(super) failure: Option<Failure>,
+    pub(super) failure: Option<(Failure, bool)>,
+}
+
+/// A deletion whose being is not gone yet.
+struct Parting {
+    name: Name,
+    purge: bool,
+    done: Vec<String>,
+    reply: Reply<Vec<String>>,
 }
 
 /// Asks the reconciler for changes, and shows what it knows. Cheap to clone.
@@ -149,8 +172,8 @@ impl Handle {
 
 impl Reconciler {
     /// Makes a reconciler and the handle to it. Nothing is started before [`Reconciler::run`].
-    pub fn new(ground: Arc<Ground>, settings: Settings) -> Result<(Self, Handle), KeepError> {
-        let declared = Declared::new(&ground.home, settings.folders, settings.overrides)?;
+    pub fn new(ground: Arc<Ground>, settings: Settings) -> (Self, Handle) {
+        let declared = Declared::new(&ground.home, settings.folders, settings.overrides);
         let (sender, requests) = mpsc::channel(MAX_WAITING_REQUESTS);
         let (status, shown) = watch::channel(Arc::new(Status::default()));
         let reconciler = Self {
@@ -160,6 +183,8 @@ impl Reconciler {
             leaving: BTreeSet::new(),
             departures: JoinSet::new(),
             refused: BTreeMap::new(),
+            handed: BTreeMap::new(),
+            parting: Vec::new(),
             refusals: mpsc::channel(MAX_WAITING_REQUESTS),
             born: BTreeMap::new(),
             enacted: Fleet::default(),
@@ -169,14 +194,15 @@ impl Reconciler {
             requests,
         };
         let handle = Handle { requests: sender, status: shown, down: Arc::new(Notify::new()) };
-        Ok((reconciler, handle))
+        (reconciler, handle)
     }
 
     /// Converges until `handle` says down, then stops every being and ends.
     pub async fn run(mut self, handle: Handle) {
         let mut changes = self.watch();
         let mut pulling = self.ground.weights.pulling();
-        self.converge().await;
+        let mut period = tokio::time::interval(PERIOD);
+        period.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 () = handle.down.notified() => break,
@@ -185,11 +211,15 @@ impl Reconciler {
                 Some(gone) = self.departures.join_next() => {
                     self.leaving.retain(|name| !gone.as_ref().is_ok_and(|gone| gone == name));
                     self.converge().await;
+                    self.answer_parting();
                 }
                 Some(refused) = self.refusals.1.recv() => self.note_refusal(refused),
                 () = self.bell.notified() => self.publish(),
                 Ok(()) = pulling.changed() => self.publish(),
-                () = tokio::time::sleep(PERIOD) => self.converge().await,
+                _ = period.tick() => {
+                    self.forget_the_dead();
+                    self.converge().await;
+                }
             }
         }
         self.stop_all().await;
@@ -198,6 +228,9 @@ impl Reconciler {
     /// A task that tells of changes in what is served. A folder that can't be watched is still looked at each period.
     fn watch(&self) -> mpsc::Receiver<()> {
         let (tell, told) = mpsc::channel(1);
+        if self.declared.watched().is_empty() {
+            return told;
+        }
         match Watch::on(self.declared.watched()) {
             Ok(mut watch) => drop(tokio::spawn(async move {
                 loop {
@@ -214,34 +247,35 @@ impl Reconciler {
 
     /// One run: read, observe, plan, judge, act, publish.
     pub(super) async fn converge(&mut self) {
-        match self.steady_reading().await {
-            Ok(reading) => {
-                let kept = self.declared.take(reading);
-                kept.unwrap_or_else(|error| tracing::error!("{}", chain(&error)));
-            }
-            Err(error) => self.declared.problems = vec![chain(&error)],
+        let taken = match self.steady_reading().await {
+            Ok(reading) => self.declared.take(reading),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = taken {
+            self.declared.note_problems(vec![chain(&error)]);
         }
         let observed = self.observe();
         let plan = plan(&self.declared.good.fleet, &observed);
         let faults = judge(&plan, &self.declared.good.fleet, &observed);
         if faults.is_empty() {
-            self.act(&plan).await;
+            self.act(&plan);
         }
-        for fault in faults {
-            tracing::error!("a plan is not carried out, because of a fault in it: {fault:?}");
+        if !faults.is_empty() {
+            let told = faults.iter().map(|fault| format!("a plan is not carried out, because of a fault in it: {fault:?}"));
+            self.declared.note_problems(told.collect());
         }
         self.publish();
     }
 
     /// Reads what is declared; what lacks a being is read again until two readings agree.
     async fn steady_reading(&self) -> Result<Reading, KeepError> {
-        let mut reading = self.declared.look(None)?;
+        let mut reading = self.declared.look()?;
         for _ in 0..MAX_LOOKS {
             if !self.declared.lacks_a_being(&reading) {
                 break;
             }
             tokio::time::sleep(SECOND_LOOK).await;
-            let again = self.declared.look(None)?;
+            let again = self.declared.look()?;
             let agrees = again.agrees_with(&reading);
             reading = again;
             if agrees {
@@ -254,62 +288,115 @@ impl Reconciler {
     async fn answer(&mut self, request: Request) {
         match request {
             Request::Apply { set, content, dry_run, reply } => drop(reply.send(self.apply(&set, &content, dry_run).await)),
-            Request::Delete { address, purge, reply } => drop(reply.send(self.delete(&address, purge).await)),
+            Request::Delete { address, purge, reply } => match self.delete(&address).await {
+                Ok(done) if address.kind == Kind::Being => {
+                    self.parting.push(Parting { name: address.name, purge, done, reply });
+                    self.answer_parting();
+                }
+                answer => drop(reply.send(answer)),
+            },
             Request::DeleteSet { set, reply } => drop(reply.send(self.delete_set(&set).await)),
         }
     }
 
     async fn apply(&mut self, set: &Name, content: &AppliedSet, dry_run: bool) -> Result<Applied, RequestError> {
-        let reading = self.declared.look(Some((set, content)))?;
+        let mut sets = self.declared.sets.all()?;
+        if let Some(old) = sets.insert(set.clone(), content.clone()).filter(|old| old.origin != content.origin) {
+            return Err(RequestError::Refused(format!(
+                "a set called `{set}` was applied from {} before; give this one another name with --set",
+                old.origin
+            )));
+        }
+        let reading = self.declared.look_with(&sets);
         let addresses = reading.addresses_of(content);
         let fleet = reading.result.map_err(RequestError::Invalid)?;
         let plan = plan(&fleet, &self.observe());
-        if !dry_run {
-            self.declared.sets.put(set, content)?;
-            for address in &addresses {
-                self.refused.remove(&address.name);
-            }
-            self.converge().await;
+        if dry_run {
+            return Ok(Applied { plan: plan.to_string(), addresses });
         }
-        Ok(Applied { plan: plan.to_string(), addresses })
+        self.declared.sets.put(set, content)?;
+        for address in &addresses {
+            self.try_again(&address.name);
+        }
+        self.converge().await;
+        match self.declared.problems.is_empty() {
+            true => Ok(Applied { plan: plan.to_string(), addresses }),
+            false => Err(RequestError::Refused(self.declared.problems.join("\n"))),
+        }
     }
 
-    async fn delete(&mut self, address: &Address, purge: bool) -> Result<Vec<String>, RequestError> {
+    /// Gives what failed for good another chance: whoever applies may have repaired what was wrong.
+    fn try_again(&mut self, name: &Name) {
+        self.refused.remove(name);
+        let is_stalled = self.units.get(name).is_some_and(|unit| matches!(unit.view().phase, UnitPhase::Stalled { .. }));
+        if is_stalled {
+            self.leave(name);
+        }
+    }
+
+    async fn delete(&mut self, address: &Address) -> Result<Vec<String>, RequestError> {
         self.check_unused(address)?;
-        let mut done = Vec::new();
+        let is_declared = self.declared.good.fleet.addresses().any(|declared| declared == *address);
         match self.declared.set_of(address)? {
             Some((name, mut set)) => {
                 set.deleted.push(address.clone());
+                let mut sets = self.declared.sets.all()?;
+                sets.insert(name.clone(), set.clone());
+                self.declared.look_with(&sets).result.map_err(RequestError::Invalid)?;
                 self.declared.sets.put(&name, &set)?;
-                done.push(format!("{address} is no longer declared"));
+                self.converge().await;
+                Ok(vec![format!("{address} is no longer declared")])
             }
-            None if self.declared.good.fleet.addresses().any(|declared| declared == *address) => {
+            None if is_declared => {
                 let files: Vec<String> =
                     self.declared.files_of(address).iter().map(|file| format!("`{}`", file.display())).collect();
-                return Err(RequestError::Refused(format!(
-                    "{address} is declared in {}, which the daemon serves; remove it there",
-                    files.join(", ")
-                )));
+                let files = if files.is_empty() { "a served folder".to_owned() } else { files.join(", ") };
+                Err(RequestError::Refused(format!("{address} is declared in {files}, which the daemon serves; remove it there")))
             }
-            None if purge && address.kind == Kind::Being => {}
-            None => return Err(RequestError::Refused(format!("{address} is not declared; `singularity get` lists what is"))),
+            None if address.kind == Kind::Being && self.ground.home.being_dir(&address.name).exists() => Ok(Vec::new()),
+            None => Err(RequestError::Refused(format!("{address} is not declared; `singularity get` lists what is"))),
         }
-        self.converge().await;
-        if address.kind == Kind::Being {
-            self.finish_leaving(&address.name).await;
-            done.push(self.purge(&address.name, purge)?);
-        }
-        Ok(done)
     }
 
     async fn delete_set(&mut self, set: &Name) -> Result<Vec<String>, RequestError> {
-        let Some(content) = self.declared.sets.all()?.remove(set) else {
-            return Err(RequestError::Refused(format!("no set `{set}` was applied")));
+        let mut sets = self.declared.sets.all()?;
+        let Some(content) = sets.remove(set) else {
+            let known: Vec<String> = sets.keys().map(ToString::to_string).collect();
+            return Err(RequestError::Refused(format!("no set `{set}` was applied; there are: {}", known.join(", "))));
         };
+        self.declared.look_with(&sets).result.map_err(RequestError::Invalid)?;
         let addresses = self.declared.addresses_of(&content);
         self.declared.sets.remove(set)?;
         self.converge().await;
-        Ok(addresses.iter().map(|address| format!("{address} is no longer declared; its state is kept")).collect())
+        let told = |address: &Address| match address.kind {
+            Kind::Being => format!("{address} is no longer declared; it is stopped and its state is kept"),
+            Kind::Model | Kind::Surface => format!("{address} is no longer declared"),
+        };
+        Ok(addresses.iter().map(told).collect())
+    }
+
+    /// Answers the deletions whose beings are gone.
+    fn answer_parting(&mut self) {
+        let (gone, staying): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.parting).into_iter().partition(|parting| !self.leaving.contains(&parting.name));
+        self.parting = staying;
+        for Parting { name, purge, mut done, reply } in gone {
+            let answer = self.purge(&name, purge).map(|told| {
+                done.push(told);
+                done
+            });
+            drop(reply.send(answer));
+        }
+    }
+
+    /// Lets go of units whose task ended by itself, so that they are started again.
+    fn forget_the_dead(&mut self) {
+        self.units.retain(|name, unit| {
+            if unit.is_over() {
+                tracing::error!(being = %name, "its task ended by itself; it is started again");
+            }
+            !unit.is_over()
+        });
     }
 
     /// Refuses to take away what a being needs.
@@ -331,22 +418,20 @@ impl Reconciler {
     /// Says what is left of a being, or removes it.
     fn purge(&mut self, name: &Name, purge: bool) -> Result<String, RequestError> {
         let dir = self.ground.home.being_dir(name);
+        if self.units.contains_key(name) {
+            return Err(RequestError::Refused(format!(
+                "being/{name} still runs, so nothing of it is removed; see `singularity get`"
+            )));
+        }
         if !dir.exists() {
             return Ok(format!("being/{name} has no state"));
         }
         if !purge {
-            return Ok(format!("its state is kept in {}", dir.display()));
+            return Ok(format!("the state of being/{name} is kept in {}", dir.display()));
         }
-        std::fs::remove_dir_all(&dir).map_err(|source| KeepError::Unwritable { path: dir.clone(), source })?;
+        remove(&dir).map_err(|error| RequestError::Refused(chain(&error)))?;
         self.born.remove(name);
-        Ok(format!("its state in {} is removed", dir.display()))
-    }
-
-    async fn finish_leaving(&mut self, name: &Name) {
-        while self.leaving.contains(name) {
-            let Some(gone) = self.departures.join_next().await else { break };
-            self.leaving.retain(|name| !gone.as_ref().is_ok_and(|gone| gone == name));
-        }
+        Ok(format!("the state of being/{name} in {} is removed", dir.display()))
     }
 
     async fn stop_all(&mut self) {

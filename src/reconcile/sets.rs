@@ -19,6 +19,8 @@ use crate::{
 #[serde(deny_unknown_fields)]
 pub struct AppliedSet {
     pub sources: Vec<AppliedSource>,
+    /// What the set was named after: the first path that was applied, or the name that was given. Another origin may not take its place.
+    pub origin: String,
     /// Objects that were deleted since.
     #[serde(default)]
     pub deleted: Vec<Address>,
@@ -142,7 +144,7 @@ mod tests {
 
     fn set(text: &str) -> AppliedSet {
         let source = AppliedSource { path: "a.toml".into(), folder: "/x".into(), text: text.into() };
-        AppliedSet { sources: vec![source], deleted: Vec::new() }
+        AppliedSet { sources: vec![source], origin: "/x/a.toml".into(), deleted: Vec::new() }
     }
 
     #[test]

@@ -119,8 +119,20 @@ pub async fn animate(
     }
     let begun = recovered.open_calls.into_iter().map(|call| call.call_id).collect();
     let rules = assignment.rules(tools.toolbox.definitions());
-    let driver =
-        Driver { ground, assignment, being: Being::new(state), life, rules, tools, dir, board, in_force, until, last_report: None };
+    let driver = Driver {
+        ground,
+        assignment,
+        being: Being::new(state),
+        life,
+        rules,
+        tools,
+        dir,
+        board,
+        in_force,
+        until,
+        last_report: None,
+        building: None,
+    };
     Ok((driver, begun))
 }
 

@@ -1,6 +1,9 @@
 use std::{collections::BTreeSet, future::Future, path::PathBuf, sync::Arc, time::Duration};
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    task::JoinHandle,
+};
 
 use super::{AnimateError, Assignment, Ground, Phase, Snapshot, UnitView, animate::Tools, clock::Stopwatch};
 use crate::{
@@ -60,6 +63,39 @@ pub struct Driver {
     pub(super) in_force: Option<watch::Sender<UnitView>>,
     pub(super) until: Until,
     pub(super) last_report: Option<Report>,
+    /// An edit whose tools are being built.
+    pub(super) building: Option<Building>,
+}
+
+type Reply = oneshot::Sender<Result<(), AnimateError>>;
+
+/// An edit that waits for its tools.
+#[derive(Debug)]
+pub(super) struct Building {
+    new: Assignment,
+    reply: Reply,
+    task: AbortOnDrop,
+}
+
+/// A task that ends when nobody waits for it any more.
+#[derive(Debug)]
+struct AbortOnDrop(JoinHandle<Result<Tools, AnimateError>>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Waits for tools that are being built; for ever, when there are none. Cancel safe.
+async fn finished(building: &mut Option<Building>) -> Result<Tools, AnimateError> {
+    loop {
+        let Some(Building { task, .. }) = building else { std::future::pending().await };
+        match (&mut task.0).await {
+            Ok(result) => return result,
+            Err(_ended_by_us) => *building = None,
+        }
+    }
 }
 
 impl Driver {
@@ -69,6 +105,7 @@ impl Driver {
     /// Dropping the future is like a crash: what was durable stays, an open call becomes `indeterminate`.
     pub async fn run(mut self, begun: BTreeSet<String>, commands: &mut mpsc::Receiver<Command>) -> Result<Ended, StoreError> {
         let ended = Box::pin(self.live(begun, commands)).await;
+        self.building = None;
         self.tools.las.stop(GRACE).await;
         let because = ended?;
         self.tell(Input::Closed { failed: matches!(because, Ending::Upstream { .. }) })?;
@@ -172,15 +209,22 @@ impl Driver {
             if self.is_done(due, woken) {
                 return Ok(self.tell(Input::Stop)?.map_or(Waited::Wake, Waited::Next));
             }
-            let command = match due {
-                Some(due) => match tokio::time::timeout_at(due, commands.recv()).await {
-                    Ok(command) => command,
-                    Err(_elapsed) => return Ok(Waited::Wake),
-                },
-                None => commands.recv().await,
+            let until_due = async {
+                match due {
+                    Some(due) => tokio::time::sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let command = tokio::select! {
+                () = until_due => return Ok(Waited::Wake),
+                result = finished(&mut self.building) => {
+                    self.built(result)?;
+                    continue;
+                }
+                command = commands.recv() => command,
             };
             match command {
-                Some(Command::Assign(assignment, reply)) => self.assign(*assignment, reply).await?,
+                Some(Command::Assign(assignment, reply)) => self.assign(*assignment, reply)?,
                 Some(Command::Stop) | None => return Ok(self.tell(Input::Stop)?.map_or(Waited::Wake, Waited::Next)),
             }
         }
@@ -220,6 +264,8 @@ impl Driver {
         phase: Phase,
         commands: &mut mpsc::Receiver<Command>,
     ) -> Result<Option<T>, StoreError> {
+        // A call goes through the tools that it began with, so they are not taken away under it.
+        let may_swap = !matches!(phase, Phase::Calling { .. });
         self.show(phase);
         let mut effect = std::pin::pin!(effect);
         let mut deadline = None;
@@ -234,8 +280,9 @@ impl Driver {
                 biased;
                 result = &mut effect => return Ok(Some(result)),
                 () = give_up => return Ok(None),
+                result = finished(&mut self.building), if may_swap => self.built(result)?,
                 command = commands.recv() => match command {
-                    Some(Command::Assign(assignment, reply)) => self.assign(*assignment, reply).await?,
+                    Some(Command::Assign(assignment, reply)) => self.assign(*assignment, reply)?,
                     Some(Command::Stop) if deadline.is_none() => {
                         self.tell(Input::Stop)?;
                         self.show(Phase::Stopping);
@@ -247,17 +294,37 @@ impl Driver {
         }
     }
 
-    /// Takes an edit. Tools are built and checked before the old ones are let go; when that fails, all stays as it was.
-    async fn assign(&mut self, new: Assignment, reply: oneshot::Sender<Result<(), AnimateError>>) -> Result<(), StoreError> {
-        if new.needs_other_tools(&self.assignment) {
-            match Box::pin(Tools::build(&self.ground, &new, &self.dir, &self.being.state().identity.agent_id)).await {
-                Ok(tools) => std::mem::replace(&mut self.tools, tools).las.stop(GRACE).await,
-                Err(error) => {
-                    drop(reply.send(Err(error)));
-                    return Ok(());
-                }
+    /// Takes an edit. Where it needs other tools, they are built beside what the being does.
+    fn assign(&mut self, new: Assignment, reply: Reply) -> Result<(), StoreError> {
+        self.building = None;
+        if !new.needs_other_tools(&self.assignment) {
+            return self.enforce(new, reply);
+        }
+        let (ground, dir) = (Arc::clone(&self.ground), self.dir.clone());
+        let (wanted, agent) = (new.clone(), self.being.state().identity.agent_id.clone());
+        let task = AbortOnDrop(tokio::spawn(async move { Tools::build(&ground, &wanted, &dir, &agent).await }));
+        self.building = Some(Building { new, reply, task });
+        Ok(())
+    }
+
+    /// Lets the new tools take the place of the old ones; when they could not be built, all stays as it was.
+    fn built(&mut self, result: Result<Tools, AnimateError>) -> Result<(), StoreError> {
+        let Some(Building { new, reply, .. }) = self.building.take() else { return Ok(()) };
+        match result {
+            Ok(tools) => {
+                let old = std::mem::replace(&mut self.tools, tools);
+                tokio::spawn(async move { old.las.stop(GRACE).await });
+                self.enforce(new, reply)
+            }
+            Err(error) => {
+                drop(reply.send(Err(error)));
+                Ok(())
             }
         }
+    }
+
+    /// Puts an edit into force.
+    fn enforce(&mut self, new: Assignment, reply: Reply) -> Result<(), StoreError> {
         self.rules = new.rules(self.tools.toolbox.definitions());
         let before = std::mem::replace(&mut self.assignment, new);
         if let Some(in_force) = &self.in_force {

@@ -90,11 +90,16 @@ impl Unit {
         (self.view.clone(), self.board.clone())
     }
 
-    /// Hands an edit over; the ticket tells whether it is in force.
-    pub async fn assign(&self, assignment: Assignment) -> oneshot::Receiver<Result<(), AnimateError>> {
+    /// Hands an edit over; the ticket tells whether it is in force. `None` when the unit is too busy to take it now.
+    pub fn assign(&self, assignment: Assignment) -> Option<oneshot::Receiver<Result<(), AnimateError>>> {
         let (reply, ticket) = oneshot::channel();
-        drop(self.commands.send(Command::Assign(Box::new(assignment), reply)).await);
-        ticket
+        self.commands.try_send(Command::Assign(Box::new(assignment), reply)).ok()?;
+        Some(ticket)
+    }
+
+    /// Tells whether nothing keeps the being alive any more.
+    pub fn is_over(&self) -> bool {
+        self.task.is_finished()
     }
 
     /// Asks the being to stop and waits until everything of it is closed.
@@ -143,7 +148,7 @@ impl Keeper {
                 Over::Again => {}
                 Over::Failed { permanent, failure } => {
                     tracing::warn!(being = %self.assignment().name, reason = failure.reason, "{}", failure.message);
-                    let wait = (!permanent).then(|| backoff.after(watch.elapsed().as_duration()));
+                    let wait = (!permanent).then(|| self.spread(backoff.after(watch.elapsed().as_duration())));
                     if !self.hold(failure, wait).await {
                         return self.show(UnitPhase::Stopped);
                     }
@@ -197,6 +202,12 @@ impl Keeper {
             }
             Some(Command::Stop) | None => false,
         }
+    }
+
+    /// The wait and up to a quarter more, so that what failed together does not come back together.
+    fn spread(&self, wait: Duration) -> Duration {
+        let luck = self.ground.ids.next().as_bytes().first().copied().unwrap_or_default();
+        wait + wait / 1024 * u32::from(luck)
     }
 
     fn take(&self, assignment: Assignment, reply: oneshot::Sender<Result<(), AnimateError>>) {

@@ -148,6 +148,12 @@ impl Life {
     }
 }
 
+/// Removes a being's state for good. Refused while any process holds it.
+pub fn remove(dir: &Path) -> Result<(), StoreError> {
+    let _held = OsFolder::lock(dir)?;
+    std::fs::remove_dir_all(dir).map_err(|source| StoreError::write(dir.to_owned(), source))
+}
+
 const TEMPORARY_START: &str = ".state-";
 const TEMPORARY_END: &str = ".tmp";
 

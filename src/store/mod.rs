@@ -81,7 +81,7 @@ mod scan;
 pub use access::AccessError;
 pub use error::StoreError;
 pub use home::{Home, HomeError};
-pub use life::{Boot, Life, Opening, Recovered};
+pub use life::{Boot, Life, Opening, Recovered, remove};
 pub use line::Flaw;
 pub use lock::{Lock, LockError};
 pub use observe::{Line, Lines, Start, peek, read_journal};

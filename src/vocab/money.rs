@@ -30,12 +30,12 @@ impl Usd {
 
     /// The price of `tokens` at this price per million (SPEC §5).
     pub fn for_tokens(self, tokens: u64) -> Self {
-        Self(Decimal::from(tokens) * self.0 / TOKENS_PER_PRICE)
+        Self(Decimal::from(tokens).saturating_mul(self.0) / TOKENS_PER_PRICE)
     }
 
     /// The price of a span of time at this price per hour (SPEC §5).
     pub fn for_time(self, span: Span) -> Self {
-        Self(Decimal::from(span.as_nanos()) * self.0 / NANOSECONDS_PER_HOUR)
+        Self(Decimal::from(span.as_nanos()).saturating_mul(self.0) / NANOSECONDS_PER_HOUR)
     }
 
     /// Tells whether the amount is above zero.
@@ -81,7 +81,7 @@ impl ops::Add for Usd {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self(self.0 + other.0)
+        Self(self.0.saturating_add(other.0))
     }
 }
 
@@ -89,19 +89,19 @@ impl ops::Sub for Usd {
     type Output = Self;
 
     fn sub(self, other: Self) -> Self {
-        Self(self.0 - other.0)
+        Self(self.0.saturating_sub(other.0))
     }
 }
 
 impl ops::AddAssign for Usd {
     fn add_assign(&mut self, other: Self) {
-        self.0 += other.0;
+        *self = *self + other;
     }
 }
 
 impl ops::SubAssign for Usd {
     fn sub_assign(&mut self, other: Self) {
-        self.0 -= other.0;
+        *self = *self - other;
     }
 }
 
@@ -123,6 +123,14 @@ mod tests {
     fn tokens_and_time_cost_what_spec_5_says() {
         assert_eq!(usd("2").for_tokens(250_000) + usd("6").for_tokens(125_000), usd("1.25"));
         assert_eq!(usd("4").for_time(Span::from_secs(5_400)), usd("6"));
+    }
+
+    #[test]
+    fn absurd_amounts_are_held_at_the_bound_and_end_nothing() {
+        let most = usd("79228162514264337593543950335");
+        assert_eq!(most.for_tokens(u64::MAX) + most + most, most);
+        assert!((Usd::ZERO - most - most).is_negative());
+        assert!(most.for_time(Span::from_secs(u64::MAX)).is_positive());
     }
 
     #[test]

@@ -14,13 +14,14 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
 
+use singularity_kernel::{Level, Team};
+
 use super::{
     cache::Slots,
     chat::{self, BEFORE_ARGUMENTS, BEFORE_NAME},
     error::EmbeddedError,
     forward::Engine,
     grammar::Machine,
-    kernel::{Level, Team},
     reply::{Bounds, End, Reply, Writer},
     sample::Sampler,
     token::Vocabulary,

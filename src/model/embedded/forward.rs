@@ -8,9 +8,10 @@ use std::sync::{
 
 use half::f16;
 
+use singularity_kernel::{BLOCK, Level, Matrix, Quantised, Team};
+
 use super::{
     cache::Cache,
-    kernel::{BLOCK, Level, Matrix, Quantised, Team},
     weights::{Layer, Shape, Weights, frequencies},
 };
 

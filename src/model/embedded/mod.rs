@@ -24,7 +24,6 @@ mod engine;
 mod error;
 mod forward;
 mod grammar;
-mod kernel;
 pub mod pull;
 mod reply;
 mod sample;

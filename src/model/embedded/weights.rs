@@ -17,10 +17,9 @@ use candle_core::{
 };
 use half::f16;
 
-use super::{
-    error::EmbeddedError,
-    kernel::{BLOCK, Eight, Four, GROUP, Matrix},
-};
+use singularity_kernel::{BLOCK, Eight, Four, GROUP, Matrix};
+
+use super::error::EmbeddedError;
 
 /// Files beyond this are not weights for this engine.
 const MAX_FILE: u64 = 16 << 30;

@@ -18,11 +18,12 @@ use candle_core::{
 use serde_json::json;
 use tempfile::TempDir;
 
+use singularity_kernel::{Level, Team};
+
 use super::super::{
     Embedded, EmbeddedError, Sampling,
     cache::{Cache, Slots},
     forward::{Cancelled, Engine, TILE},
-    kernel::{Level, Team},
     token::Vocabulary,
     weights,
 };

@@ -5,7 +5,7 @@
 //! interleaved so that each lane of a vector is a row and no sum runs across lanes.
 //!
 //! The kernels are chosen once, when a model is loaded, from what the processor offers; the portable ones are their specification.
-//! All `unsafe` of the program's own code is in this folder.
+//! All `unsafe` of the program's own code is in this crate.
 
 mod block;
 mod level;
@@ -14,9 +14,9 @@ mod team;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub(super) use block::{BLOCK, Eight, Four, GROUP, Matrix, Quantised, quantise};
-pub(super) use level::Level;
-pub(super) use team::Team;
+pub use block::{BLOCK, Eight, Four, GROUP, Matrix, Quantised, quantise};
+pub use level::Level;
+pub use team::Team;
 
 #[cfg(test)]
 mod tests;

@@ -4,19 +4,19 @@
 use half::f16;
 
 /// Values per block.
-pub(in super::super) const BLOCK: usize = 32;
+pub const BLOCK: usize = 32;
 /// Rows that are interleaved.
-pub(in super::super) const GROUP: usize = 8;
+pub const GROUP: usize = 8;
 
 /// Thirty-two columns of eight rows, four bits each, with a scale and an offset per row.
 ///
 /// Byte `4 * row + i` of `nibbles[j]` holds column `4 * j + i` low and column `16 + 4 * j + i` high.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(32))]
-pub(in super::super) struct Four {
-    pub(super) nibbles: [[u8; 32]; 4],
-    pub(super) scale: [u16; GROUP],
-    pub(super) offset: [u16; GROUP],
+pub struct Four {
+    pub(crate) nibbles: [[u8; 32]; 4],
+    pub(crate) scale: [u16; GROUP],
+    pub(crate) offset: [u16; GROUP],
 }
 
 /// Thirty-two columns of eight rows, eight bits each, with a scale per row.
@@ -24,14 +24,14 @@ pub(in super::super) struct Four {
 /// Byte `4 * row + i` of `bytes[j]` holds column `4 * j + i`, never −128.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub(in super::super) struct Eight {
-    pub(super) bytes: [[i8; 32]; 8],
-    pub(super) scale: [u16; GROUP],
+pub struct Eight {
+    pub(crate) bytes: [[i8; 32]; 8],
+    pub(crate) scale: [u16; GROUP],
 }
 
 /// A weight matrix: groups of eight rows, each a run of blocks.
 #[derive(Debug)]
-pub(in super::super) enum Matrix {
+pub enum Matrix {
     Four { columns: usize, blocks: Vec<Four> },
     Eight { columns: usize, blocks: Vec<Eight> },
 }
@@ -39,14 +39,14 @@ pub(in super::super) enum Matrix {
 /// Thirty-two activations in eight bits, their scale and their scaled sum.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub(in super::super) struct Quantised {
-    pub(super) bytes: [i8; BLOCK],
-    pub(super) scale: f32,
-    pub(super) sum: f32,
+pub struct Quantised {
+    pub(crate) bytes: [i8; BLOCK],
+    pub(crate) scale: f32,
+    pub(crate) sum: f32,
 }
 
 impl Quantised {
-    pub(in super::super) const ZERO: Self = Self { bytes: [0; BLOCK], scale: 0.0, sum: 0.0 };
+    pub const ZERO: Self = Self { bytes: [0; BLOCK], scale: 0.0, sum: 0.0 };
 }
 
 /// Adds this to a float below 2²² and its low mantissa bits are the nearest integer.
@@ -54,7 +54,7 @@ const MAGIC: f32 = 12_582_912.0;
 
 /// Quantises one block of activations.
 #[inline(always)]
-pub(in super::super) fn quantise(values: &[f32; BLOCK]) -> Quantised {
+pub fn quantise(values: &[f32; BLOCK]) -> Quantised {
     let mut lanes = [0f32; 8];
     for chunk in values.as_chunks::<8>().0 {
         for (lane, value) in lanes.iter_mut().zip(chunk) {
@@ -75,7 +75,7 @@ pub(in super::super) fn quantise(values: &[f32; BLOCK]) -> Quantised {
 
 impl Four {
     /// Packs eight rows of (scale, offset, sixteen bytes as in GGUF: low nibbles first half, high nibbles second half).
-    pub(in super::super) fn pack(rows: [(f16, f16, [u8; 16]); GROUP]) -> Self {
+    pub fn pack(rows: [(f16, f16, [u8; 16]); GROUP]) -> Self {
         let mut block = Self { nibbles: [[0; 32]; 4], scale: [0; GROUP], offset: [0; GROUP] };
         for (r, (scale, offset, bytes)) in rows.iter().enumerate() {
             block.scale[r] = scale.to_bits();
@@ -87,7 +87,7 @@ impl Four {
         block
     }
 
-    pub(super) fn row(&self, r: usize) -> [f32; BLOCK] {
+    pub(crate) fn row(&self, r: usize) -> [f32; BLOCK] {
         let (scale, offset) = (f16::from_bits(self.scale[r]).to_f32(), f16::from_bits(self.offset[r]).to_f32());
         std::array::from_fn(|k| {
             let byte = self.nibbles[(k % 16) / 4][4 * r + k % 4];
@@ -99,7 +99,7 @@ impl Four {
 
 impl Eight {
     /// Quantises eight rows of thirty-two values.
-    pub(in super::super) fn pack(rows: [[f32; BLOCK]; GROUP]) -> Self {
+    pub fn pack(rows: [[f32; BLOCK]; GROUP]) -> Self {
         let mut block = Self { bytes: [[0; 32]; 8], scale: [0; GROUP] };
         for (r, values) in rows.iter().enumerate() {
             let packed = quantise(values);
@@ -111,20 +111,20 @@ impl Eight {
         block
     }
 
-    pub(super) fn row(&self, r: usize) -> [f32; BLOCK] {
+    pub(crate) fn row(&self, r: usize) -> [f32; BLOCK] {
         let scale = f16::from_bits(self.scale[r]).to_f32();
         std::array::from_fn(|k| f32::from(self.bytes[k / 4][4 * r + k % 4]) * scale)
     }
 }
 
 impl Matrix {
-    pub(in super::super) const fn columns(&self) -> usize {
+    pub const fn columns(&self) -> usize {
         match self {
             Self::Four { columns, .. } | Self::Eight { columns, .. } => *columns,
         }
     }
 
-    pub(in super::super) const fn rows(&self) -> usize {
+    pub const fn rows(&self) -> usize {
         let per_group = self.columns() / BLOCK;
         let blocks = match self {
             Self::Four { blocks, .. } => blocks.len(),
@@ -134,7 +134,7 @@ impl Matrix {
     }
 
     /// Reads one row back in full precision.
-    pub(in super::super) fn row(&self, row: usize, out: &mut [f32]) {
+    pub fn row(&self, row: usize, out: &mut [f32]) {
         let per_group = self.columns() / BLOCK;
         let start = row / GROUP * per_group;
         for (b, chunk) in out.as_chunks_mut::<BLOCK>().0.iter_mut().take(per_group).enumerate() {

@@ -23,7 +23,7 @@ type Job<'a> = &'a (dyn Fn() + Sync);
 ///
 /// A job hands its work out in pieces; the caller works too and never waits for a helper that has not begun, so a processor that is busy with
 /// something else costs its share and no more. Helpers look for work for a moment and then sleep.
-pub(in super::super) struct Team {
+pub struct Team {
     shared: Arc<Shared>,
     helpers: Vec<JoinHandle<()>>,
     wakers: Vec<(Thread, Arc<AtomicBool>)>,
@@ -47,7 +47,7 @@ struct Shared {
 
 impl Team {
     /// Starts `threads - 1` helpers; the caller of [`Team::run`] is the last.
-    pub(in super::super) fn start(threads: NonZeroUsize) -> std::io::Result<Self> {
+    pub fn start(threads: NonZeroUsize) -> std::io::Result<Self> {
         let shared = Arc::new(Shared { ticket: AtomicU64::new(CLOSED), ..Shared::default() });
         let mut team = Self { shared, helpers: Vec::new(), wakers: Vec::new() };
         for _ in 1..threads.get() {
@@ -60,12 +60,12 @@ impl Team {
         Ok(team)
     }
 
-    pub(in super::super) fn threads(&self) -> usize {
+    pub fn threads(&self) -> usize {
         self.helpers.len() + 1
     }
 
     /// Runs `job` here and on every helper that comes in time; returns when all of them have left it.
-    pub(in super::super) fn run(&mut self, job: Job<'_>) {
+    pub fn run(&mut self, job: Job<'_>) {
         if self.helpers.is_empty() {
             return job();
         }

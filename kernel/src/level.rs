@@ -7,7 +7,7 @@ use half::f16;
 
 /// Which kernels this processor runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Level {
+pub enum Level {
     Portable,
     #[cfg(target_arch = "x86_64")]
     Avx2,
@@ -19,7 +19,7 @@ pub(in super::super) enum Level {
 
 impl Level {
     /// The levels that this processor can run, slowest first.
-    pub(in super::super) fn available() -> Vec<Self> {
+    pub fn available() -> Vec<Self> {
         #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut, reason = "only x86-64 has more than one"))]
         let mut levels = vec![Self::Portable];
         #[cfg(target_arch = "x86_64")]
@@ -36,12 +36,12 @@ impl Level {
     }
 
     /// The fastest level that this processor can run.
-    pub(in super::super) fn best() -> Self {
+    pub fn best() -> Self {
         Self::available().pop().unwrap_or(Self::Portable)
     }
 
     /// Multiplies the 32-row panels from `panel` on with the activations of `tokens` tokens into `out`, one panel per `tokens * 32` values.
-    pub(in super::super) fn product(self, weight: &Matrix, panel: usize, input: &[Quantised], tokens: usize, out: &mut [f32]) {
+    pub fn product(self, weight: &Matrix, panel: usize, input: &[Quantised], tokens: usize, out: &mut [f32]) {
         let per_group = weight.columns() / BLOCK;
         assert!(tokens > 0 && input.len() >= per_group * tokens, "the input has one block per token and 32 columns");
         for (i, panel_out) in out.chunks_exact_mut(BLOCK * tokens).enumerate() {
@@ -86,7 +86,7 @@ impl Level {
     }
 
     /// One query against the first `scores.len()` keys and values of one head; `query` is already scaled.
-    pub(in super::super) fn attend(self, query: &[f32], keys: &[f16], values: &[f16], scores: &mut [f32], out: &mut [f32]) {
+    pub fn attend(self, query: &[f32], keys: &[f16], values: &[f16], scores: &mut [f32], out: &mut [f32]) {
         let width = query.len();
         assert!(width == out.len() && width.is_multiple_of(BLOCK), "a head is a multiple of 32 wide");
         assert!(keys.len() >= scores.len() * width && values.len() >= scores.len() * width, "every position has a key and a value");
@@ -99,7 +99,7 @@ impl Level {
     }
 
     /// Scales each block of `values` by `weight` and its token's `scales` and quantises it, for whole blocks of `tokens` tokens.
-    pub(in super::super) fn norm_quantise(self, values: &[f32], weight: &[f32; BLOCK], scales: &[f32], out: &mut [Quantised]) {
+    pub fn norm_quantise(self, values: &[f32], weight: &[f32; BLOCK], scales: &[f32], out: &mut [Quantised]) {
         match self {
             Self::Portable => portable::norm_quantise(values, weight, scales, out),
             #[cfg(target_arch = "x86_64")]
@@ -109,7 +109,7 @@ impl Level {
     }
 
     /// Gates `up` by the sigmoid-weighted `gate` and quantises the result.
-    pub(in super::super) fn gate_quantise(self, gate: &[f32], up: &[f32], out: &mut [Quantised]) {
+    pub fn gate_quantise(self, gate: &[f32], up: &[f32], out: &mut [Quantised]) {
         match self {
             Self::Portable => portable::gate_quantise(gate, up, out),
             #[cfg(target_arch = "x86_64")]
@@ -119,7 +119,7 @@ impl Level {
     }
 
     /// Quantises whole blocks as they are.
-    pub(in super::super) fn quantise_all(self, values: &[f32], out: &mut [Quantised]) {
+    pub fn quantise_all(self, values: &[f32], out: &mut [Quantised]) {
         match self {
             Self::Portable => portable::quantise_all(values, out),
             #[cfg(target_arch = "x86_64")]
@@ -129,7 +129,7 @@ impl Level {
     }
 
     /// Adds each token's squares of a panel to `sums`.
-    pub(in super::super) fn squares(self, panel: &[f32], sums: &mut [f32]) {
+    pub fn squares(self, panel: &[f32], sums: &mut [f32]) {
         match self {
             Self::Portable => portable::squares(panel, sums),
             #[cfg(target_arch = "x86_64")]

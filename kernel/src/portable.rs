@@ -5,7 +5,7 @@ use half::f16;
 
 use super::{BLOCK, Eight, Four, GROUP, Quantised, quantise};
 
-pub(super) fn four(blocks: &[Four], input: &[Quantised], tokens: usize, out: &mut [f32], group: usize) {
+pub(crate) fn four(blocks: &[Four], input: &[Quantised], tokens: usize, out: &mut [f32], group: usize) {
     for token in 0..tokens {
         let mut sums = [0f32; GROUP];
         for (b, block) in blocks.iter().enumerate() {
@@ -27,7 +27,7 @@ pub(super) fn four(blocks: &[Four], input: &[Quantised], tokens: usize, out: &mu
     }
 }
 
-pub(super) fn eight(blocks: &[Eight], input: &[Quantised], tokens: usize, out: &mut [f32], group: usize) {
+pub(crate) fn eight(blocks: &[Eight], input: &[Quantised], tokens: usize, out: &mut [f32], group: usize) {
     for token in 0..tokens {
         let mut sums = [0f32; GROUP];
         for (b, block) in blocks.iter().enumerate() {
@@ -46,7 +46,7 @@ pub(super) fn eight(blocks: &[Eight], input: &[Quantised], tokens: usize, out: &
     }
 }
 
-pub(super) fn attend(query: &[f32], keys: &[f16], values: &[f16], scores: &mut [f32], out: &mut [f32]) {
+pub(crate) fn attend(query: &[f32], keys: &[f16], values: &[f16], scores: &mut [f32], out: &mut [f32]) {
     let width = query.len();
     for (score, key) in scores.iter_mut().zip(keys.chunks_exact(width)) {
         *score = query.iter().zip(key).map(|(q, k)| q * k.to_f32()).sum();
@@ -62,7 +62,7 @@ pub(super) fn attend(query: &[f32], keys: &[f16], values: &[f16], scores: &mut [
 
 /// Turns scores into weights that sum to one.
 #[inline(always)]
-pub(super) fn softmax(scores: &mut [f32]) {
+pub(crate) fn softmax(scores: &mut [f32]) {
     let peak = scores.iter().fold(f32::NEG_INFINITY, |a, b| a.max(*b));
     let (chunks, rest) = scores.as_chunks_mut::<8>();
     let mut lanes = [0f32; 8];
@@ -85,7 +85,7 @@ pub(super) fn softmax(scores: &mut [f32]) {
 
 /// The exponential function to about one part in ten million, without a branch so that it vectorises.
 #[inline(always)]
-pub(super) fn exp(x: f32) -> f32 {
+pub(crate) fn exp(x: f32) -> f32 {
     const MAGIC: f32 = 12_582_912.0;
     let x = x.clamp(-87.0, 88.0);
     let shifted = x * std::f32::consts::LOG2_E + MAGIC;
@@ -100,7 +100,7 @@ pub(super) fn exp(x: f32) -> f32 {
 }
 
 #[inline(always)]
-pub(super) fn norm_quantise(values: &[f32], weight: &[f32; BLOCK], scales: &[f32], out: &mut [Quantised]) {
+pub(crate) fn norm_quantise(values: &[f32], weight: &[f32; BLOCK], scales: &[f32], out: &mut [Quantised]) {
     for ((chunk, scale), slot) in values.as_chunks::<BLOCK>().0.iter().zip(scales).zip(out) {
         let mut scaled = [0f32; BLOCK];
         for ((to, from), w) in scaled.iter_mut().zip(chunk).zip(weight) {
@@ -111,7 +111,7 @@ pub(super) fn norm_quantise(values: &[f32], weight: &[f32; BLOCK], scales: &[f32
 }
 
 #[inline(always)]
-pub(super) fn gate_quantise(gate: &[f32], up: &[f32], out: &mut [Quantised]) {
+pub(crate) fn gate_quantise(gate: &[f32], up: &[f32], out: &mut [Quantised]) {
     for ((g, u), slot) in gate.as_chunks::<BLOCK>().0.iter().zip(up.as_chunks::<BLOCK>().0).zip(out) {
         let mut gated = [0f32; BLOCK];
         for ((to, g), u) in gated.iter_mut().zip(g).zip(u) {
@@ -122,14 +122,14 @@ pub(super) fn gate_quantise(gate: &[f32], up: &[f32], out: &mut [Quantised]) {
 }
 
 #[inline(always)]
-pub(super) fn quantise_all(values: &[f32], out: &mut [Quantised]) {
+pub(crate) fn quantise_all(values: &[f32], out: &mut [Quantised]) {
     for (chunk, slot) in values.as_chunks::<BLOCK>().0.iter().zip(out) {
         *slot = quantise(chunk);
     }
 }
 
 #[inline(always)]
-pub(super) fn squares(panel: &[f32], sums: &mut [f32]) {
+pub(crate) fn squares(panel: &[f32], sums: &mut [f32]) {
     for (chunk, sum) in panel.as_chunks::<BLOCK>().0.iter().zip(sums) {
         let mut lanes = [0f32; 8];
         for eight in chunk.as_chunks::<8>().0 {

@@ -14,7 +14,7 @@ macro_rules! kernels {
         /// # Safety
         /// The processor has the features; `input` has a block per token and block of `blocks`, `out` 32 values per token.
         #[target_feature(enable = $features)]
-        pub(super) unsafe fn $four(blocks: &[Four], input: &[Quantised], tokens: usize, out: &mut [f32], group: usize) {
+        pub(crate) unsafe fn $four(blocks: &[Four], input: &[Quantised], tokens: usize, out: &mut [f32], group: usize) {
             let mut token = 0;
             while token + 4 <= tokens {
                 // SAFETY: the caller's promise, and four tokens are left.
@@ -57,7 +57,7 @@ macro_rules! kernels {
         /// # Safety
         /// As for the kernel of four bits.
         #[target_feature(enable = $features)]
-        pub(super) unsafe fn $eight(blocks: &[Eight], input: &[Quantised], tokens: usize, out: &mut [f32], group: usize) {
+        pub(crate) unsafe fn $eight(blocks: &[Eight], input: &[Quantised], tokens: usize, out: &mut [f32], group: usize) {
             let mut token = 0;
             while token + 4 <= tokens {
                 // SAFETY: the caller's promise, and four tokens are left.
@@ -213,7 +213,7 @@ fn store(out: &mut [f32], values: __m256) {
 /// # Safety
 /// The processor has the features; keys and values hold `scores.len()` rows as wide as the query, a multiple of 32.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn attend(query: &[f32], keys: &[f16], values: &[f16], scores: &mut [f32], out: &mut [f32]) {
+pub(crate) unsafe fn attend(query: &[f32], keys: &[f16], values: &[f16], scores: &mut [f32], out: &mut [f32]) {
     let width = query.len();
     for (n, score) in scores.iter_mut().enumerate() {
         let mut sums = [_mm256_setzero_ps(); 4];
@@ -260,7 +260,7 @@ macro_rules! widened {
         /// # Safety
         /// The processor has AVX2 and FMA.
         #[target_feature(enable = "avx2,fma")]
-        pub(super) unsafe fn $name($($arg: $type),*) {
+        pub(crate) unsafe fn $name($($arg: $type),*) {
             portable::$name($($arg),*);
         }
     )*};
