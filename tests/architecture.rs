@@ -434,7 +434,8 @@ fn a_use_of_a_higher_floor_is_told_with_its_line_and_what_is_open() {
         let found = faults_of("src/plan/x.rs", text);
         assert_eq!(found.len(), 1, "{text}: {found:?}");
         assert!(
-            found[0].contains("`plan` may not use `crate::runtime::Clock") && found[0].ends_with("it may use vocab, manifest"),
+            found[0].contains("`plan` may not use `crate::runtime::Clock")
+                && found[0].ends_with("it may use vocab, manifest, being (Identity)"),
             "{found:?}"
         );
     }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::json;
 
 use super::{
@@ -14,7 +13,7 @@ use crate::vocab::{Span, Timestamp};
 
 /// What is on disk, and what happened outside.
 struct World {
-    rng: StdRng,
+    luck: Luck,
     journal: Vec<Record>,
     /// How often each call was carried out.
     made: BTreeMap<String, u32>,
@@ -22,6 +21,22 @@ struct World {
     spent_while_closed: u32,
     next_call: u32,
     crashes: u32,
+}
+
+/// A seeded source of luck (SplitMix64): the same seed is the same life.
+struct Luck(u64);
+
+impl Luck {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        usize::try_from((mixed ^ (mixed >> 31)) % u64::try_from(bound).unwrap()).unwrap()
+    }
+
+    fn percent(&mut self, chance: usize) -> bool {
+        self.below(100) < chance
+    }
 }
 
 enum Died {
@@ -32,14 +47,8 @@ enum Died {
 impl World {
     fn new(seed: u64) -> Self {
         let birth = Event::Started { birth: Some(Box::new(testing::birth())) };
-        let mut world = Self {
-            rng: StdRng::seed_from_u64(seed),
-            journal: Vec::new(),
-            made: BTreeMap::new(),
-            spent_while_closed: 0,
-            next_call: 0,
-            crashes: 0,
-        };
+        let mut world =
+            Self { luck: Luck(seed), journal: Vec::new(), made: BTreeMap::new(), spent_while_closed: 0, next_call: 0, crashes: 0 };
         world.write(0, vec![birth]);
         world
     }
@@ -73,7 +82,7 @@ impl World {
     /// Makes the facts durable; a crash may leave only some of them.
     fn persist(&mut self, being: &Being, facts: Vec<Event>) -> Result<(), Died> {
         let whole = facts.len();
-        let kept = if self.rng.random_bool(0.02) { self.rng.random_range(0..=whole) } else { whole };
+        let kept = if self.luck.percent(2) { self.luck.below(whole + 1) } else { whole };
         self.write(being.state().cycle, facts.into_iter().take(kept).collect());
         if kept < whole { self.crash() } else { self.maybe_crash() }
     }
@@ -84,7 +93,7 @@ impl World {
     }
 
     fn maybe_crash(&mut self) -> Result<(), Died> {
-        if self.rng.random_bool(0.02) { self.crash() } else { Ok(()) }
+        if self.luck.percent(2) { self.crash() } else { Ok(()) }
     }
 
     /// One process, from start to crash or end.
@@ -105,12 +114,12 @@ impl World {
                 None => return Err(Died::Ended),
             };
             self.maybe_crash()?;
-            if self.rng.random_bool(0.05) {
-                let id = self.rng.random_range(0..3_u32).to_string();
+            if self.luck.percent(5) {
+                let id = self.luck.below(3).to_string();
                 let granted = being.step(rules, Input::Granted { id, usd: testing::usd("1") }, Timestamp::UNIX_EPOCH);
                 self.persist(&being, granted.facts)?;
             }
-            if self.rng.random_bool(0.02) {
+            if self.luck.percent(2) {
                 let ready = being.step(rules, Input::Stop, Timestamp::UNIX_EPOCH);
                 self.persist(&being, ready.facts)?;
             }
@@ -129,7 +138,7 @@ impl World {
                 self.maybe_crash()?;
                 assert!(self.open_calls().contains(&call.id), "a call is made only when its start is durable");
                 *self.made.entry(call.id).or_default() += 1;
-                Ok(if self.rng.random_bool(0.05) { Input::Abandoned } else { Input::Called(self.outcome()) })
+                Ok(if self.luck.percent(5) { Input::Abandoned } else { Input::Called(self.outcome()) })
             }
             Effect::Rest(_) => Ok(Input::Wake),
             Effect::End(ending) => Ok(Input::Closed { failed: matches!(ending, Ending::Upstream { .. }) }),
@@ -137,32 +146,36 @@ impl World {
     }
 
     fn outcome(&mut self) -> Outcome {
-        let mut outcome = match self.rng.random_range(0..3_u8) {
+        let mut outcome = match self.luck.below(3) {
             0 => Outcome::failed("remote_tool", "no"),
             1 => Outcome::indeterminate("timeout", "late"),
             _ => Outcome::success(json!({ "ok": true })),
         };
-        let transaction = Some(self.rng.random_range(0..5_u8).to_string());
-        outcome.revenue = self.rng.random_bool(0.3).then(|| Revenue { amount: testing::usd("0.5"), transaction });
+        let transaction = Some(self.luck.below(5).to_string());
+        outcome.revenue = self.luck.percent(30).then(|| Revenue { amount: testing::usd("0.5"), transaction });
         outcome
     }
 
     fn think(&mut self) -> Result<Thought, ThinkError> {
         let price = Price { input: testing::usd("1000"), output: testing::usd("2000") };
-        let usage = Usage::new(self.rng.random_range(0..500), self.rng.random_range(0..500));
-        if self.rng.random_bool(0.1) {
+        let usage = Usage::new(self.tokens(), self.tokens());
+        if self.luck.percent(10) {
             let class =
-                if self.rng.random_bool(0.5) { ThinkErrorClass::TooLong } else { ThinkErrorClass::Transient { retry_after: None } };
+                if self.luck.percent(50) { ThinkErrorClass::TooLong } else { ThinkErrorClass::Transient { retry_after: None } };
             return Err(ThinkError {
                 class,
                 message: "brama: HTTP 503".into(),
-                spent: self.rng.random_bool(0.5).then_some((usage, price)).into_iter().collect(),
+                spent: self.luck.percent(50).then_some((usage, price)).into_iter().collect(),
             });
         }
-        let calls = (0..self.rng.random_range(0..4)).map(|_| self.call()).collect();
-        let finish = if self.rng.random_bool(0.1) { Finish::Length } else { Finish::Stop };
+        let calls = (0..self.luck.below(4)).map(|_| self.call()).collect();
+        let finish = if self.luck.percent(10) { Finish::Length } else { Finish::Stop };
         let completion = Completion { model: "smol".into(), content: Some("…".into()), tool_calls: calls, finish, usage };
         Ok(Thought { completion, price, passed_over: Vec::new() })
+    }
+
+    fn tokens(&mut self) -> u64 {
+        u64::try_from(self.luck.below(500)).unwrap()
     }
 
     fn call(&mut self) -> ToolCall {

@@ -90,7 +90,12 @@ fn facts(being: &BeingFacts) -> String {
         ("restarts", being.restarts.to_string()),
         ("state", being.state_dir.display().to_string()),
     ];
-    let mut text: String = rows.iter().map(|(label, value)| format!("  {label:<10}  {value}\n")).collect();
+    let is_known = being.agent_id.is_some();
+    let mut text: String = rows
+        .iter()
+        .filter(|(label, _)| is_known || matches!(*label, "activity" | "restarts" | "state"))
+        .map(|(label, value)| format!("  {label:<10}  {value}\n"))
+        .collect();
     for (name, surface) in &being.surfaces {
         let how = match &surface.reason {
             Some(reason) if !surface.up => format!("down: {reason}"),

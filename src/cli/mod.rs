@@ -5,10 +5,10 @@
 mod apply;
 mod args;
 mod context;
+mod dispatch;
 mod failure;
 mod get;
 mod logs;
-mod main;
 mod model;
 mod offline;
 mod progress;
@@ -17,4 +17,4 @@ mod single;
 mod stop;
 mod table;
 
-pub use main::main;
+pub use dispatch::main;

@@ -67,7 +67,7 @@ fn stop_on_signals(handle: Handle) -> Result<oneshot::Receiver<()>, Failure> {
         tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
         handle.down();
         tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
-        drop(tell.send(()));
+        let _nobody_waits_any_more = tell.send(());
     });
     Ok(told)
 }

@@ -19,23 +19,27 @@ const TOKENS_PER_PRICE: Decimal = Decimal::from_parts(1_000_000, 0, 0, false, 0)
 /// 3.6×10¹² = 838 × 2³² + 817 405 952.
 const NANOSECONDS_PER_HOUR: Decimal = Decimal::from_parts(817_405_952, 838, 0, false, 0);
 
+/// Places after the point. A quotient is rounded to them once, when it comes up; everything after that is exact.
+const MAX_DECIMALS: u32 = 18;
+
 impl Usd {
     /// No money.
     pub const ZERO: Self = Self(Decimal::ZERO);
 
-    /// Reads a decimal that carries at most 28 digits, so that nothing is ever rounded away.
+    /// Reads a decimal with at most 18 places, so that sums are exact up to tens of billions.
     pub fn parse(text: &str) -> Result<Self, BadUsd> {
-        Decimal::from_str_exact(text).map(Self).map_err(|_| BadUsd(text.to_owned()))
+        let exact = Decimal::from_str_exact(text).ok().filter(|amount| amount.scale() <= MAX_DECIMALS);
+        exact.map(Self).ok_or_else(|| BadUsd(text.to_owned()))
     }
 
     /// The price of `tokens` at this price per million (SPEC §5).
     pub fn for_tokens(self, tokens: u64) -> Self {
-        Self(Decimal::from(tokens).saturating_mul(self.0) / TOKENS_PER_PRICE)
+        Self((Decimal::from(tokens).saturating_mul(self.0) / TOKENS_PER_PRICE).round_dp(MAX_DECIMALS))
     }
 
     /// The price of a span of time at this price per hour (SPEC §5).
     pub fn for_time(self, span: Span) -> Self {
-        Self(Decimal::from(span.as_nanos()).saturating_mul(self.0) / NANOSECONDS_PER_HOUR)
+        Self((Decimal::from(span.as_nanos()).saturating_mul(self.0) / NANOSECONDS_PER_HOUR).round_dp(MAX_DECIMALS))
     }
 
     /// Tells whether the amount is above zero.

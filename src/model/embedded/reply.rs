@@ -158,7 +158,7 @@ mod tests {
     /// Lets chance write calls: whatever is drawn, the call is whole and validates, and few tokens left bring it to its end.
     #[test]
     fn whatever_is_drawn_a_call_is_whole_and_validates() {
-        let file = crate::model::embedded::tests::tiny_file();
+        let file = crate::model::embedded::tests::tiny::file();
         let (content, _) = weights::read(&file.1, NonZeroUsize::MIN).unwrap();
         let words = Vocabulary::read(&file.1, &content).unwrap();
         let schema = json!({"type": "object", "properties": {"path": {"type": "string"}, "n": {"type": "integer", "minimum": 5, "maximum": 12}, "tags": {"type": "array", "items": {"enum": ["ab", "too"]}}}, "required": ["path", "n"], "additionalProperties": false});
