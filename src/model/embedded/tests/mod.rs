@@ -2,4 +2,3 @@
 
 mod real;
 pub(super) mod tiny;
-
