@@ -421,7 +421,7 @@ fn faults_of(file: &str, text: &str) -> Vec<String> {
 
 #[test]
 fn a_use_of_a_higher_floor_is_told_with_its_line_and_what_is_open() {
-    let told = ["src/plan/x.rs:2: `plan` may not use `crate::runtime::Clock`; it may use vocab, manifest"];
+    let told = ["src/plan/x.rs:2: `plan` may not use `crate::runtime::Clock`; it may use vocab, manifest, being (Identity)"];
     for text in [
         "use crate::vocab::Usd;\nuse crate::runtime::Clock;",
         "use crate::{\n    runtime::{Clock},\n    vocab::Usd,\n};",

@@ -1,5 +1,5 @@
 //! Bad input of every kind gets a clear error with the exit code of its class, and loses nothing.
-#![expect(clippy::expect_used, reason = "a test may fail")]
+#![expect(clippy::disallowed_methods, reason = "a test drives a shell")]
 
 #[cfg(test)]
 mod support;
@@ -113,8 +113,8 @@ fn a_reader_that_leaves_ends_the_command_without_a_word() {
 #[test]
 fn every_bad_command_says_what_is_wrong_and_what_to_do() {
     let home = Home::new();
-    for (args, code, words) in [
-        (&["get", "nonsense"] as &[&str], 2, "is nothing to get"),
+    let cases: [(&[&str], i32, &str); 9] = [
+        (&["get", "nonsense"], 2, "is nothing to get"),
         (&["get", "being/nobody"], 2, "is not declared"),
         (&["explain", "being.las.onyl"], 2, "only"),
         (&["schema", "nonsense"], 2, "no schema is called"),
@@ -123,7 +123,8 @@ fn every_bad_command_says_what_is_wrong_and_what_to_do() {
         (&["logs", "nobody"], 4, "no"),
         (&["delete", "being/ada"], 4, "no daemon runs"),
         (&["once"], 2, "BRAMA_HMAC_SECRET_FILE"),
-    ] {
+    ];
+    for (args, code, words) in cases {
         let said = home.run(args);
         assert_eq!(said.code(), code, "{args:?}: {}", said.stderr);
         assert!(said.stderr.contains(words), "{args:?}: {}", said.stderr);
