@@ -21,6 +21,8 @@ struct World {
     spent_while_closed: u32,
     next_call: u32,
     crashes: u32,
+    /// Transactions that a call reported as earned, by call.
+    earned: BTreeMap<String, String>,
 }
 
 /// A seeded source of luck (SplitMix64): the same seed is the same life.
@@ -47,8 +49,15 @@ enum Died {
 impl World {
     fn new(seed: u64) -> Self {
         let birth = Event::Started { birth: Some(Box::new(testing::birth())) };
-        let mut world =
-            Self { luck: Luck(seed), journal: Vec::new(), made: BTreeMap::new(), spent_while_closed: 0, next_call: 0, crashes: 0 };
+        let mut world = Self {
+            luck: Luck(seed),
+            journal: Vec::new(),
+            made: BTreeMap::new(),
+            spent_while_closed: 0,
+            next_call: 0,
+            crashes: 0,
+            earned: BTreeMap::new(),
+        };
         world.write(0, vec![birth]);
         world
     }
@@ -137,8 +146,14 @@ impl World {
             Effect::Call(call) => {
                 self.maybe_crash()?;
                 assert!(self.open_calls().contains(&call.id), "a call is made only when its start is durable");
-                *self.made.entry(call.id).or_default() += 1;
-                Ok(if self.luck.percent(5) { Input::Abandoned } else { Input::Called(self.outcome()) })
+                *self.made.entry(call.id.clone()).or_default() += 1;
+                if self.luck.percent(5) {
+                    return Ok(Input::Abandoned);
+                }
+                let outcome = self.outcome();
+                let transaction = outcome.revenue.as_ref().and_then(|revenue| revenue.transaction.clone());
+                self.earned.extend(transaction.map(|transaction| (call.id, transaction)));
+                Ok(Input::Called(outcome))
             }
             Effect::Rest(_) => Ok(Input::Wake),
             Effect::End(ending) => Ok(Input::Closed { failed: matches!(ending, Ending::Upstream { .. }) }),
@@ -230,6 +245,15 @@ fn check(world: &World) {
     assert!(finished.values().all(|times| *times == 1), "a call ends once: {finished:?}");
     assert!(started.keys().all(|id| finished.contains_key(id)), "a call that began has an end");
     assert!(granted.values().all(|times| *times == 1), "a grant is recorded once: {granted:?}");
+    let is_debit = |record: &Record| matches!(record.event, Event::CostDebited { .. });
+    for pair in world.journal.windows(2).filter(|pair| matches!(pair[1].event, Event::ModelCompleted { .. })) {
+        assert!(is_debit(&pair[0]), "an answer that is kept is paid, wherever the write was torn: {:?}", pair[0].event);
+    }
+    for record in &world.journal {
+        let Event::ToolFinished { call_id, status: Status::Success, .. } = &record.event else { continue };
+        let is_credited = world.earned.get(call_id).is_none_or(|transaction| state.budget.credited.contains(transaction));
+        assert!(is_credited, "{call_id} is known to have earned, and the money is not there");
+    }
     let recent: Vec<&ActionRecord> = state.recent_actions.iter().collect();
     assert!(recent.len() <= super::MAX_RECENT_ACTIONS);
 }

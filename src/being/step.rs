@@ -5,7 +5,7 @@ use super::{
     chat::{ChatRequest, Completion, Finish, Role, ToolCall, Usage},
     event::Event,
     mind::MindChange,
-    outcome::{Outcome, Status},
+    outcome::{Outcome, Revenue, Status},
     report::{CycleStatus, Report},
     rules::Rules,
     state::{AgentState, BeingStatus},
@@ -43,6 +43,8 @@ enum Turn {
 struct Cycle {
     rounds: u32,
     actions: Vec<String>,
+    /// Whether the last answer was cut off and the being does not know yet.
+    cut_off: bool,
 }
 
 /// What a being is told.
@@ -199,6 +201,7 @@ impl Being {
         if !self.state.budget.is_solvent() {
             return self.exhausted(Vec::new(), ready, now);
         }
+        self.window.widen();
         let stimulus = rules.stimulus.clone().filter(|_| self.state.cycle == 0);
         self.note(ready, Event::CycleStarted { framing: framing(&self.state), stimulus }, now);
         self.think(rules, Cycle::default(), 1, Span::ZERO, ready)
@@ -227,23 +230,23 @@ impl Being {
         let elapsed_ms = elapsed.as_millis();
         let event =
             Event::ModelCompleted { model, usage, content: content.clone(), tool_calls: tool_calls.clone(), finish, elapsed_ms };
-        self.note(ready, event, now);
+        // The money first: of a torn write the beginning is kept, and an answer that is kept must be paid.
         self.note(ready, Cost::of(usage, price, elapsed, rules.instance_usd_per_hour).into(), now);
-        if finish == Finish::Length {
-            let message = "Your last answer was cut off by its token limit. Answer in less, or go on in parts.".to_owned();
-            self.note_after_calls(&tool_calls, Event::Told { message }, ready, now);
-        }
+        self.note(ready, event, now);
+        cycle.cut_off = finish == Finish::Length;
         if tool_calls.is_empty() {
+            self.tell_cut_off(&mut cycle, ready, now);
             return self.rest(CycleStatus::Completed, content, cycle.actions, ready);
         }
         cycle.rounds += 1;
         self.call_next(rules, cycle, tool_calls.into(), ready, now)
     }
 
-    /// Tells the model something, unless calls wait for their answers, which must follow the message that asked for them.
-    fn note_after_calls(&mut self, calls: &[ToolCall], event: Event, ready: &mut Ready, now: Timestamp) {
-        if calls.is_empty() {
-            self.note(ready, event, now);
+    /// Tells the model that its answer was cut off; after the results of its calls, which must follow the answer at once.
+    fn tell_cut_off(&mut self, cycle: &mut Cycle, ready: &mut Ready, now: Timestamp) {
+        if std::mem::take(&mut cycle.cut_off) {
+            let message = "Your last answer was cut off by its token limit. Answer in less, or go on in parts.".to_owned();
+            self.note(ready, Event::Told { message }, now);
         }
     }
 
@@ -285,13 +288,16 @@ impl Being {
         let (call_id, tool) = (call.id.clone(), call.function.name.clone());
         let finished =
             Event::ToolFinished { call_id, tool: tool.clone(), status, error_code, result, change, chat_id, message_id, screened };
+        // The money first: of a torn write the beginning is kept, and a result that is kept must be credited.
+        let earned = revenue.filter(|_| status == Status::Success);
+        if let Some(revenue) = earned.filter(|revenue| !self.is_credited(revenue.transaction.as_deref())) {
+            let Revenue { amount, transaction } = revenue;
+            self.note(ready, Event::RevenueCredited { amount, source: tool, transaction }, now);
+        }
         self.note(ready, finished, now);
         if let Some(message) = warning {
             self.note(ready, Event::Warning { message }, now);
         }
-        let earned = revenue.filter(|_| status == Status::Success);
-        let Some(revenue) = earned.filter(|revenue| !self.is_credited(revenue.transaction.as_deref())) else { return };
-        self.note(ready, Event::RevenueCredited { amount: revenue.amount, source: tool, transaction: revenue.transaction }, now);
     }
 
     fn is_credited(&self, transaction: Option<&str>) -> bool {
@@ -299,7 +305,8 @@ impl Being {
     }
 
     /// Goes on to the next round of a cycle: its bound, the gate, then the model.
-    fn next_round(&mut self, rules: &Rules, cycle: Cycle, ready: &mut Ready, now: Timestamp) -> Turn {
+    fn next_round(&mut self, rules: &Rules, mut cycle: Cycle, ready: &mut Ready, now: Timestamp) -> Turn {
+        self.tell_cut_off(&mut cycle, ready, now);
         if cycle.rounds >= rules.max_tool_rounds {
             self.note(ready, Event::Warning { message: "maximum tool rounds reached".to_owned() }, now);
             return self.rest(CycleStatus::ToolRoundLimit, None, cycle.actions, ready);
@@ -331,9 +338,7 @@ impl Being {
         }
         let may_go_on = attempt < rules.retry.max_attempts;
         match error.class {
-            ThinkErrorClass::TooLong if may_go_on && self.window.shrink() => {
-                self.think(rules, cycle, attempt + 1, Span::ZERO, ready)
-            }
+            ThinkErrorClass::TooLong if self.window.shrink() => self.think(rules, cycle, attempt, Span::ZERO, ready),
             ThinkErrorClass::Transient { retry_after } if may_go_on => {
                 self.think(rules, cycle, attempt + 1, rules.retry.wait_after(attempt, retry_after), ready)
             }
@@ -344,10 +349,16 @@ impl Being {
         }
     }
 
-    /// Charges what was counted before a failure, and warns of it.
+    /// Charges what was counted before a failure and, once, the time that it took, and warns of it.
     fn note_failure(&mut self, rules: &Rules, error: &ThinkError, elapsed: Span, ready: &mut Ready, now: Timestamp) {
+        let rate = rules.instance_usd_per_hour;
+        let mut unpaid = elapsed;
         for (usage, price) in &error.spent {
-            self.note(ready, Cost::of(*usage, *price, elapsed, rules.instance_usd_per_hour).into(), now);
+            self.note(ready, Cost::of(*usage, *price, std::mem::take(&mut unpaid), rate).into(), now);
+        }
+        let time = Cost::of(Usage::default(), Price::default(), unpaid, rate);
+        if time.total().is_positive() {
+            self.note(ready, time.into(), now);
         }
         self.note(ready, Event::Warning { message: error.message.clone() }, now);
     }
@@ -428,4 +439,61 @@ fn lost() -> Outcome {
 
 fn not_begun() -> Outcome {
     Outcome::failed("not_started", "the being stopped before this call began")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::being::{Retry, testing};
+
+    fn rules() -> Rules {
+        Rules {
+            max_tool_rounds: 3,
+            instance_usd_per_hour: testing::usd("3600"),
+            stimulus: None,
+            tools: Vec::new().into(),
+            context_tokens: 8_192,
+            max_tokens: 64,
+            retry: Retry::default(),
+        }
+    }
+
+    fn awake() -> Being {
+        let mut being = Being::new(AgentState { budget: crate::being::Budget::new(testing::usd("100")), ..testing::state() });
+        being.step(&rules(), Input::Wake, Timestamp::UNIX_EPOCH);
+        being
+    }
+
+    fn fail(being: &mut Being, spent: Vec<(Usage, Price)>) -> Ready {
+        let class = ThinkErrorClass::Transient { retry_after: None };
+        let result = Err(ThinkError { class, message: "brama: HTTP 503".into(), spent });
+        being.step(&rules(), Input::Thought { result, elapsed: Span::from_secs(2) }, Timestamp::UNIX_EPOCH)
+    }
+
+    #[test]
+    fn the_time_of_a_failed_call_is_paid_once_however_many_models_counted() {
+        for spent in [vec![], vec![(Usage::new(1, 1), Price::default()); 2]] {
+            let mut being = awake();
+            fail(&mut being, spent);
+            assert_eq!(being.state().budget.instance_spent, testing::usd("2"));
+        }
+    }
+
+    #[test]
+    fn a_cut_off_answer_with_calls_is_told_after_their_results() {
+        let mut being = awake();
+        let call = ToolCall::new("c", "t", "{\"cut");
+        let completion = Completion {
+            model: "m".into(),
+            content: None,
+            tool_calls: vec![call],
+            finish: Finish::Length,
+            usage: Usage::new(1, 1),
+        };
+        let result = Ok(Thought { completion, price: Price::default(), passed_over: Vec::new() });
+        being.step(&rules(), Input::Thought { result, elapsed: Span::ZERO }, Timestamp::UNIX_EPOCH);
+        let ready = being.step(&rules(), Input::Called(Outcome::failed("invalid_arguments", "no")), Timestamp::UNIX_EPOCH);
+        assert!(matches!(ready.facts.as_slice(), [Event::ToolFinished { .. }, Event::Told { .. }]), "{:?}", ready.facts);
+        assert!(matches!(ready.then, Some(Effect::Think { .. })));
+    }
 }

@@ -1,5 +1,7 @@
+use serde_json::{Map, Value, json};
+
 use super::{
-    chat::{ChatMessage, ChatRequest, Role, ToolDefinition},
+    chat::{ChatMessage, ChatRequest, FunctionCall, Role, ToolDefinition},
     rules::Rules,
     state::AgentState,
 };
@@ -40,9 +42,16 @@ impl Window {
         may
     }
 
+    /// Gives the room back that was halved away.
+    pub(super) const fn widen(&mut self) {
+        self.shrinks = 0;
+    }
+
     /// Makes the request for the next round: system message, a note about what is folded, the newest messages.
     pub(super) fn request(&mut self, state: &AgentState, rules: &Rules) -> ChatRequest {
-        let system = ChatMessage::system(state.mind.system_message());
+        let window = usize::try_from(rules.context_tokens).unwrap_or(usize::MAX);
+        let longest_system = (window / 2).saturating_mul(BYTES_PER_TOKEN);
+        let system = ChatMessage::system(cut_middle(state.mind.system_message(), longest_system));
         let room = self.room(&system, rules);
         self.start = fold(&state.conversation, self.start, room);
         let shown = state.conversation.get(self.start..).unwrap_or_default();
@@ -90,11 +99,28 @@ fn note(folded: usize) -> ChatMessage {
     ))
 }
 
-/// The message with at most about `longest` bytes of text: of a longer one the middle is left out.
+/// The message as a model is shown it, with at most about `longest` bytes in each of its texts. The middle of a longer text is left
+/// out; a call that is no sound one (a name that is none, arguments that are no JSON object) is shown as one that servers accept.
 fn shorten(message: &ChatMessage, longest: usize) -> ChatMessage {
     let mut message = message.clone();
     message.content = message.content.map(|text| cut_middle(text, longest));
+    for call in &mut message.tool_calls {
+        let FunctionCall { name, arguments } = &mut call.function;
+        if !is_name(name) {
+            *name = "unknown".to_owned();
+        }
+        if serde_json::from_str::<Map<String, Value>>(arguments).is_err() {
+            *arguments = "{}".to_owned();
+        } else if arguments.len() > longest {
+            *arguments = json!({ "bytes_left_out": arguments.len() }).to_string();
+        }
+    }
     message
+}
+
+/// What chat completions take for the name of a function.
+fn is_name(text: &str) -> bool {
+    (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
 fn cut_middle(text: String, longest: usize) -> String {
@@ -114,4 +140,48 @@ fn tokens(message: &ChatMessage) -> usize {
 
 fn tool_tokens(tool: &ToolDefinition) -> usize {
     (tool.name.len() + tool.description.len() + tool.parameters.to_string().len()) / BYTES_PER_TOKEN + TOKENS_PER_MESSAGE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::being::{Retry, ToolCall, testing};
+    use crate::vocab::Usd;
+
+    fn rules(context_tokens: u32) -> Rules {
+        Rules {
+            max_tool_rounds: 8,
+            instance_usd_per_hour: Usd::ZERO,
+            stimulus: None,
+            tools: Vec::new().into(),
+            context_tokens,
+            max_tokens: 64,
+            retry: Retry::default(),
+        }
+    }
+
+    #[test]
+    fn a_call_that_no_server_accepts_is_kept_in_the_state_and_shown_as_one_that_is_accepted() {
+        let mut state = testing::state();
+        let long = json!({ "content": "x".repeat(1 << 20) }).to_string();
+        let calls = [("a b", "{}"), ("", "{\"cut"), ("ok", "[1]"), ("ok", long.as_str())];
+        let calls: Vec<ToolCall> = calls.into_iter().map(|(name, arguments)| ToolCall::new("c", name, arguments)).collect();
+        state.conversation.push(ChatMessage::assistant(None, calls.clone()));
+        let shown = Window::new().request(&state, &rules(8_192)).messages.pop().unwrap().tool_calls;
+        let told: Vec<_> = shown.iter().map(|call| (call.function.name.as_str(), call.function.arguments.as_str())).collect();
+        assert_eq!(told[..3], [("unknown", "{}"), ("unknown", "{}"), ("ok", "{}")]);
+        assert!(told[3].1.len() < 64, "{}", told[3].1);
+        assert_eq!(state.conversation[0].tool_calls, calls, "the state keeps what was said");
+    }
+
+    #[test]
+    fn a_mind_that_outgrew_the_window_can_still_think() {
+        let mut state = testing::state();
+        state.mind.rules = vec!["Never forget this rule.".repeat(100); 200];
+        state.conversation.push(ChatMessage::user("Begin."));
+        let request = Window::new().request(&state, &rules(2_048));
+        let bytes: usize = request.messages.iter().filter_map(|message| message.content.as_deref().map(str::len)).sum();
+        assert!(bytes < 2_048 * BYTES_PER_TOKEN, "{bytes}");
+        assert_eq!(request.messages.last().and_then(|message| message.content.as_deref()), Some("Begin."));
+    }
 }
