@@ -4,7 +4,15 @@
 #[cfg(test)]
 mod support;
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use support::{
     Home, Output, SOON,
@@ -130,4 +138,36 @@ fn every_bad_command_says_what_is_wrong_and_what_to_do() {
         assert!(said.stderr.contains(words), "{args:?}: {}", said.stderr);
         assert!(said.stderr.contains("singularity: "), "{args:?}: {}", said.stderr);
     }
+}
+
+#[test]
+fn a_model_that_is_away_is_shown_as_unreachable_and_asked_until_it_answers() {
+    let home = Home::new();
+    let is_back = Arc::new(AtomicBool::new(false));
+    let back = Arc::clone(&is_back);
+    let server = Server::start(move |_| if back.load(Ordering::Relaxed) { Reply::say("done") } else { Reply::error(503, "away") });
+    home.write("ada.toml", &with(&server));
+    home.run(&["apply", "--detach", "-f", "ada.toml"]).ok();
+    wait_until(SOON, "the model is known to be away", || {
+        home.run(&["get", "beings", "-o", "json"]).stdout.contains("ModelUnreachable")
+    });
+    assert!(!view::is(&home, "ada", "Ready"));
+    is_back.store(true, Ordering::Relaxed);
+    wait_until(SOON, "the being thinks again", || {
+        home.events("ada", "model_completed").len() == 1 && view::is(&home, "ada", "Ready")
+    });
+    assert_eq!(home.events("ada", "cycle_started").len(), 1, "an outage opens no new cycle");
+    assert!(!home.events("ada", "warning").is_empty());
+}
+
+#[test]
+fn a_stop_in_a_wait_asks_no_model_again_and_does_not_wait_for_it() {
+    let home = Home::new();
+    let server = Server::start(|_| Reply::error(503, "away").header("Retry-After", "600"));
+    home.write("ada.toml", &with(&server));
+    home.run(&["apply", "--detach", "-f", "ada.toml"]).ok();
+    wait_until(SOON, "the model refused once", || !home.events("ada", "warning").is_empty());
+    home.run_within(Duration::from_secs(5), &["down"]).ok();
+    assert_eq!(server.seen().len(), 1);
+    assert_eq!(home.state("ada")["status"], "stopped");
 }

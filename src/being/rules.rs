@@ -22,15 +22,15 @@ pub struct Rules {
 /// How often, and after which wait, a model is asked again that could not answer for now.
 #[derive(Debug, Clone, Copy)]
 pub struct Retry {
-    /// Attempts at one round, the first included.
-    pub max_attempts: u32,
+    /// Attempts at one round, the first included; `None` is as many as it takes.
+    pub max_attempts: Option<u32>,
     pub first_wait: Span,
     pub longest_wait: Span,
 }
 
 impl Default for Retry {
     fn default() -> Self {
-        Self { max_attempts: 5, first_wait: Span::from_secs(1), longest_wait: Span::from_secs(60) }
+        Self { max_attempts: None, first_wait: Span::from_secs(1), longest_wait: Span::from_secs(60) }
     }
 }
 

@@ -223,7 +223,7 @@ fn rules(context_tokens: u32) -> Rules {
         tools: Vec::new().into(),
         context_tokens,
         max_tokens: 100,
-        retry: Retry::default(),
+        retry: Retry { max_attempts: Some(5), ..Retry::default() },
     }
 }
 

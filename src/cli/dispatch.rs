@@ -1,4 +1,4 @@
-use std::{io::Write as _, process::ExitCode};
+use std::{io::Write as _, process::ExitCode, time::Duration};
 
 use clap::Parser as _;
 use tokio::runtime::{Builder, Runtime};
@@ -28,6 +28,9 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// How long what blocks a thread is waited for at the end.
+const PARTING: Duration = Duration::from_secs(1);
+
 fn run(cli: Cli) -> Result<(), Failure> {
     let context = Context::new(cli.home)?;
     telemetry::start(context.log_filter(), matches!(cli.verb, Verb::Serve(_)));
@@ -40,19 +43,26 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Model(verb) => model::model(&context, &verb),
         Verb::Supervise(_) => Ok(()),
         Verb::Las => alone()?.block_on(las::serve(context.env().clone())).map_err(|error| Failure::of(Class::Upstream, &error)),
-        Verb::Plan(plan) => many()?.block_on(apply::plan(&context, &plan)),
-        Verb::Apply(arguments) => many()?.block_on(apply::apply(&context, &arguments)),
-        Verb::Serve(arguments) => many()?.block_on(serve::serve(&context, arguments)),
-        Verb::Get(arguments) => many()?.block_on(get::get(&context, &arguments)),
-        Verb::Describe(one) => many()?.block_on(get::describe(&context, &one.address)),
-        Verb::Logs(arguments) => many()?.block_on(logs::logs(&context, &arguments)),
-        Verb::Delete(arguments) => many()?.block_on(stop::delete(&context, &arguments)),
-        Verb::Down(arguments) => many()?.block_on(stop::down(&context, &arguments)),
-        Verb::Run(arguments) => many()?.block_on(single::run(&context, &arguments)),
-        Verb::Once(arguments) => many()?.block_on(single::once(&context, &arguments)),
-        Verb::Tools(arguments) => many()?.block_on(single::tools(&context, &arguments)),
-        Verb::Doctor(arguments) => many()?.block_on(single::doctor(&context, &arguments)),
+        Verb::Plan(plan) => within(many()?, apply::plan(&context, &plan)),
+        Verb::Apply(arguments) => within(many()?, apply::apply(&context, &arguments)),
+        Verb::Serve(arguments) => within(many()?, serve::serve(&context, arguments)),
+        Verb::Get(arguments) => within(many()?, get::get(&context, &arguments)),
+        Verb::Describe(one) => within(many()?, get::describe(&context, &one.address)),
+        Verb::Logs(arguments) => within(many()?, logs::logs(&context, &arguments)),
+        Verb::Delete(arguments) => within(many()?, stop::delete(&context, &arguments)),
+        Verb::Down(arguments) => within(many()?, stop::down(&context, &arguments)),
+        Verb::Run(arguments) => within(many()?, single::run(&context, &arguments)),
+        Verb::Once(arguments) => within(many()?, single::once(&context, &arguments)),
+        Verb::Tools(arguments) => within(many()?, single::tools(&context, &arguments)),
+        Verb::Doctor(arguments) => within(many()?, single::doctor(&context, &arguments)),
     }
+}
+
+/// Runs to the end, and waits only a moment for what still blocks a thread, such as a download.
+fn within(runtime: Runtime, work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let done = runtime.block_on(work);
+    runtime.shutdown_timeout(PARTING);
+    done
 }
 
 fn many() -> Result<Runtime, Failure> {

@@ -15,7 +15,9 @@ use super::{
 use crate::{
     being::Ending,
     manifest::{Fleet, Loaded, Overrides, from_variables},
-    runtime::{AnimateError, Assignment, Command, Ended, Ground, Inspection, Start, Until, Weights, animate, inspect},
+    runtime::{
+        AnimateError, Assignment, CatalogueError, Command, Ended, Ground, Inspection, Start, Until, Weights, animate, inspect,
+    },
     store::Boot,
     vocab::Name,
 };
@@ -139,7 +141,7 @@ async fn live(context: &Context, arguments: &Single, until: Until) -> Result<End
     let bar = tokio::spawn(show_pulling(ground.weights.clone(), context.is_lively()));
     let (commands, mut orders) = mpsc::channel(4);
     let mut heard = Signals::new(commands)?;
-    let start = Start { assignment: one.assignment, dir, boot, until };
+    let start = Start { assignment: one.assignment, before: None, dir, boot, until };
     let ended = tokio::select! {
         ended = Box::pin(animated(ground, start, &mut orders)) => ended,
         never = heard.pass_on() => match never {},
@@ -159,7 +161,7 @@ async fn animated(ground: Arc<Ground>, start: Start, orders: &mut mpsc::Receiver
         _ = orders.recv() => return Err(Failure::new(Class::Runtime, "stopped before the being was started")),
     };
     let (driver, begun): (_, BTreeSet<String>) = booted.map_err(|error| refused(&error))?;
-    driver.run(begun, orders).await.map_err(|error| Failure::of(Class::State, &error))
+    driver.run(begun, orders).await.map_err(|cut| Failure::of(Class::State, &cut.error))
 }
 
 fn state_dir(context: &Context, arguments: &Single, one: &One, home: &crate::store::Home) -> PathBuf {
@@ -206,10 +208,10 @@ async fn show_pulling(weights: Weights, is_lively: bool) {
 
 fn refused(error: &AnimateError) -> Failure {
     let class = match error {
-        AnimateError::State(_) => Class::State,
+        AnimateError::State(_) | AnimateError::Workspace { .. } => Class::State,
         AnimateError::Surfaces(_) | AnimateError::Model(_) => Class::Upstream,
+        AnimateError::Catalogue(CatalogueError::RequiredSurface(_)) => Class::Upstream,
         AnimateError::Catalogue(_) => Class::Runtime,
-        AnimateError::Workspace { .. } => Class::Configuration,
     };
     let failure = Failure::of(class, error);
     match error.hint() {

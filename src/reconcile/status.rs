@@ -182,6 +182,11 @@ pub(super) fn conditions(view: &UnitView, snapshot: Option<&Snapshot>, refused: 
         UnitPhase::Booting => {
             ((false, "Starting", String::new()), (true, "Starting", "its surfaces and its state are opened".to_owned()), None)
         }
+        UnitPhase::Live if is_retrying(snapshot) => (
+            (false, "ModelUnreachable", "no model answers for now; the journal says why".to_owned()),
+            (true, "BackOff", "a model is asked again by itself".to_owned()),
+            None,
+        ),
         UnitPhase::Live => ((true, live_reason(snapshot), String::new()), (false, "Settled", String::new()), None),
         UnitPhase::Waiting { until, failure } => (
             (false, failure.reason.as_str(), failure.message.clone()),
@@ -214,6 +219,10 @@ pub(super) fn conditions(view: &UnitView, snapshot: Option<&Snapshot>, refused: 
     conditions
 }
 
+fn is_retrying(snapshot: Option<&Snapshot>) -> bool {
+    snapshot.is_some_and(|snapshot| snapshot.phase == Phase::Retrying)
+}
+
 fn live_reason(snapshot: Option<&Snapshot>) -> &'static str {
     match snapshot.map(|snapshot| &snapshot.phase) {
         Some(Phase::Paused) => "Paused",
@@ -229,6 +238,7 @@ pub(super) fn activity(view: &UnitView, snapshot: Option<&Snapshot>) -> String {
         (UnitPhase::Booting, _) | (UnitPhase::Live, None) => "starting".to_owned(),
         (UnitPhase::Live, Some(phase)) => match phase {
             Phase::Thinking => "thinking".to_owned(),
+            Phase::Retrying => "asking a model again".to_owned(),
             Phase::Calling { tool } => format!("calling {tool}"),
             Phase::Resting { until } => format!("resting until {}", until.strftime("%H:%M:%SZ")),
             Phase::Paused => "paused".to_owned(),

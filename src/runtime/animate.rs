@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::watch;
+use tokio::{sync::watch, task::JoinSet};
 
 use super::{Assignment, Driver, Ground, Snapshot, UnitView, Until};
 use crate::{
@@ -62,6 +62,7 @@ impl AnimateError {
                 StoreError::Held { .. } | StoreError::Full { .. } | StoreError::Unwritable { .. } | StoreError::Poisoned { .. }
             ),
             Self::Surfaces(_) | Self::Model(_) | Self::Workspace { .. } => false,
+            Self::Catalogue(CatalogueError::RequiredSurface(_)) => false,
             Self::Catalogue(_) => true,
         }
     }
@@ -79,6 +80,8 @@ impl AnimateError {
 #[derive(Debug)]
 pub struct Start {
     pub assignment: Assignment,
+    /// What was in force before, where it ran under the same keeper.
+    pub before: Option<Arc<Assignment>>,
     /// Where its state is.
     pub dir: PathBuf,
     pub boot: Boot,
@@ -99,11 +102,9 @@ pub async fn animate(
     board: watch::Sender<Option<Snapshot>>,
     in_force: Option<watch::Sender<UnitView>>,
 ) -> Result<(Driver, BTreeSet<String>), AnimateError> {
-    let Start { assignment, dir, boot, until } = start;
+    let Start { assignment, before, dir, boot, until } = start;
     let opening = tokio::task::block_in_place(|| Life::open(&dir, boot))?;
-    if assignment.needs_weights {
-        ground.weights.fetch().await?;
-    }
+    prepare(&ground, &assignment).await?;
     let agent = opening.identity().map(|identity| identity.agent_id.clone()).unwrap_or_default();
     let tools = Tools::build(&ground, &assignment, &dir, &agent).await?;
     let begun = tokio::task::block_in_place(|| opening.begin(ground.clock.now()));
@@ -118,7 +119,7 @@ pub async fn animate(
         tracing::warn!(being = %assignment.name, "{warning}");
     }
     let begun = recovered.open_calls.into_iter().map(|call| call.call_id).collect();
-    let rules = assignment.rules(tools.toolbox.definitions());
+    let rules = assignment.rules(tools.toolbox.definitions(), until);
     let driver = Driver {
         ground,
         assignment,
@@ -132,8 +133,15 @@ pub async fn animate(
         until,
         last_report: None,
         building: None,
+        retiring: JoinSet::new(),
+        before,
     };
     Ok((driver, begun))
+}
+
+/// Fetches what the being's models need and this machine lacks.
+pub(super) async fn prepare(ground: &Ground, assignment: &Assignment) -> Result<(), ModelError> {
+    if assignment.needs_weights { ground.weights.fetch().await } else { Ok(()) }
 }
 
 /// How long tools that are not needed may take to end.

@@ -3,9 +3,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    being::{AgentState, Birth, DeclaredIdentity, Input, Mind, MindChange, Rules, ToolDefinition, default_prompt},
+    being::{AgentState, Birth, DeclaredIdentity, Input, Mind, MindChange, Retry, Rules, ToolDefinition, default_prompt},
     manifest::{BeingSpec, Fleet, PromptPolicy, ProviderSpec, SurfaceSpec},
-    runtime::ground::Ground,
+    runtime::{Until, ground::Ground},
     vocab::Name,
 };
 
@@ -23,6 +23,8 @@ pub struct Assignment {
     pub needs_weights: bool,
 }
 
+/// How often a model is asked in one round where somebody waits for the one cycle.
+const ATTEMPTS_OF_ONE_CYCLE: u32 = 5;
 /// Tokens of context where no model says how many.
 const DEFAULT_CONTEXT: u32 = 8_192;
 /// Tokens of an answer where no model says how many.
@@ -55,7 +57,8 @@ impl Assignment {
     }
 
     /// The rules of the being's cycles with the catalogue `tools`.
-    pub fn rules(&self, tools: Arc<[ToolDefinition]>) -> Rules {
+    pub fn rules(&self, tools: Arc<[ToolDefinition]>, until: Until) -> Rules {
+        let max_attempts = (until == Until::OneCycle).then_some(ATTEMPTS_OF_ONE_CYCLE);
         Rules {
             max_tool_rounds: self.being.cycle.max_tool_rounds,
             instance_usd_per_hour: self.being.budget.instance_usd_per_hour,
@@ -63,13 +66,14 @@ impl Assignment {
             tools,
             context_tokens: self.context_tokens,
             max_tokens: self.max_tokens,
-            retry: crate::being::Retry::default(),
+            retry: Retry { max_attempts, ..Retry::default() },
         }
     }
 
-    /// Tells whether the being needs another Las or catalogue than under `other`.
+    /// Tells whether the being needs another Las, catalogue or download than under `other`.
     pub fn needs_other_tools(&self, other: &Self) -> bool {
-        (&self.surfaces, &self.being.las, self.being.capabilities) != (&other.surfaces, &other.being.las, other.being.capabilities)
+        let parts = |of: &Self| (of.being.capabilities, of.needs_weights);
+        parts(self) != parts(other) || (&self.surfaces, &self.being.las) != (&other.surfaces, &other.being.las)
     }
 
     /// What a living being has to be told: grants that it lacks, and edits of what an operator holds.

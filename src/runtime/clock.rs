@@ -68,8 +68,11 @@ impl Stopwatch {
         Span::from(self.0.elapsed())
     }
 
-    /// The instant `after` the start.
+    /// The instant `after` the start; what lies past the end of time is far away.
     pub(super) fn after(self, after: Duration) -> tokio::time::Instant {
-        self.0 + after
+        self.0.checked_add(after).unwrap_or_else(|| self.0 + FAR)
     }
 }
+
+/// About thirty years.
+const FAR: Duration = Duration::from_secs(1_000_000_000);

@@ -2,10 +2,14 @@ use std::{collections::BTreeSet, future::Future, path::PathBuf, sync::Arc, time:
 
 use tokio::{
     sync::{mpsc, oneshot, watch},
-    task::JoinHandle,
+    task::{JoinHandle, JoinSet},
 };
 
-use super::{AnimateError, Assignment, Ground, Phase, Snapshot, UnitView, animate::Tools, clock::Stopwatch};
+use super::{
+    AnimateError, Assignment, Ground, Phase, Snapshot, UnitView,
+    animate::{Tools, prepare},
+    clock::Stopwatch,
+};
 use crate::{
     being::{
         Being, ChatRequest, Effect, Ending, Event, Input, Ready, Report, Rules, ThinkError, ThinkErrorClass, Thought, ToolCall,
@@ -44,6 +48,14 @@ pub struct Ended {
     pub snapshot: Snapshot,
 }
 
+/// Why a being's time in this process was cut short: its journal can't be written.
+#[derive(Debug)]
+pub struct Cut {
+    pub error: StoreError,
+    /// Whether it had been asked to stop: then it is not started again.
+    pub was_stopping: bool,
+}
+
 /// How long an effect that is under way may go on after a stop.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -65,6 +77,10 @@ pub struct Driver {
     pub(super) last_report: Option<Report>,
     /// An edit whose tools are being built.
     pub(super) building: Option<Building>,
+    /// Tools that an edit replaced and that are being stopped.
+    pub(super) retiring: JoinSet<()>,
+    /// What was in force when the being last ran under this keeper.
+    pub(super) before: Option<Arc<Assignment>>,
 }
 
 type Reply = oneshot::Sender<Result<(), AnimateError>>;
@@ -87,13 +103,29 @@ impl Drop for AbortOnDrop {
     }
 }
 
+/// Waits until a stop is said once more. Edits are let go: the being that they are for has ended.
+async fn second_stop(commands: &mut mpsc::Receiver<Command>) {
+    loop {
+        match commands.recv().await {
+            Some(Command::Assign(..)) => {}
+            Some(Command::Stop) => return,
+            None => std::future::pending().await,
+        }
+    }
+}
+
 /// Waits for tools that are being built; for ever, when there are none. Cancel safe.
 async fn finished(building: &mut Option<Building>) -> Result<Tools, AnimateError> {
     loop {
         let Some(Building { task, .. }) = building else { std::future::pending().await };
         match (&mut task.0).await {
             Ok(result) => return result,
-            Err(_ended_by_us) => *building = None,
+            Err(error) => {
+                if error.is_panic() {
+                    tracing::error!("the tools of an edit could not be built, by a fault of this program: {error}");
+                }
+                *building = None;
+            }
         }
     }
 }
@@ -103,22 +135,27 @@ impl Driver {
     /// is done.
     ///
     /// Dropping the future is like a crash: what was durable stays, an open call becomes `indeterminate`.
-    pub async fn run(mut self, begun: BTreeSet<String>, commands: &mut mpsc::Receiver<Command>) -> Result<Ended, StoreError> {
+    pub async fn run(mut self, begun: BTreeSet<String>, commands: &mut mpsc::Receiver<Command>) -> Result<Ended, Cut> {
         let ended = Box::pin(self.live(begun, commands)).await;
         self.building = None;
-        self.tools.las.stop(GRACE).await;
+        let retired = async { while self.retiring.join_next().await.is_some() {} };
+        let leaving = async { tokio::join!(self.tools.las.stop(GRACE), retired) };
+        tokio::select! { _ = leaving => {}, () = second_stop(commands) => {} }
+        self.close(ended).map_err(|error| Cut { error, was_stopping: self.being.is_stopping() })
+    }
+
+    fn close(&mut self, ended: Result<Ending, StoreError>) -> Result<Ended, StoreError> {
         let because = ended?;
         self.tell(Input::Closed { failed: matches!(because, Ending::Upstream { .. }) })?;
         self.draw()?;
-        let snapshot = self.snapshot(Phase::Stopping);
-        Ok(Ended { because, last_report: self.last_report, snapshot })
+        Ok(Ended { because, last_report: self.last_report.clone(), snapshot: self.snapshot(Phase::Stopping) })
     }
 
     async fn live(&mut self, begun: BTreeSet<String>, commands: &mut mpsc::Receiver<Command>) -> Result<Ending, StoreError> {
         let now = self.ground.clock.now();
         let ready = self.being.recover(&begun, now);
         self.persist(&ready.facts, now)?;
-        for edit in self.assignment.edits(None, self.being.state()) {
+        for edit in self.assignment.edits(self.before.take().as_deref(), self.being.state()) {
             self.tell(edit)?;
         }
         let mut woken = None;
@@ -135,15 +172,11 @@ impl Driver {
                         continue;
                     }
                 },
-                Some(Effect::Think { request, after }) => {
-                    let (think, elapsed) = self.think(request, after);
-                    let result = self.beside(think, Phase::Thinking, commands).await?;
-                    result.map_or(Input::Abandoned, |result| Input::Thought { result, elapsed: elapsed() })
-                }
+                Some(Effect::Think { request, after }) => self.thought(request, after, commands).await?,
                 Some(Effect::Call(call)) => {
                     let phase = Phase::Calling { tool: call.function.name.clone() };
                     let carried_out = self.call(call);
-                    self.beside(carried_out, phase, commands).await?.map_or(Input::Abandoned, Input::Called)
+                    self.beside(carried_out, phase, GRACE, commands).await?.map_or(Input::Abandoned, Input::Called)
                 }
                 Some(Effect::Rest(report)) => {
                     self.rested(report)?;
@@ -257,11 +290,12 @@ impl Driver {
         }
     }
 
-    /// Carries an effect out while commands are heard. `None` when it was given up after a stop.
+    /// Carries an effect out while commands are heard; after a stop it gets a grace. `None` when it was given up.
     async fn beside<T>(
         &mut self,
         effect: impl Future<Output = T> + Send,
         phase: Phase,
+        grace: Duration,
         commands: &mut mpsc::Receiver<Command>,
     ) -> Result<Option<T>, StoreError> {
         // A call goes through the tools that it began with, so they are not taken away under it.
@@ -286,9 +320,13 @@ impl Driver {
                     Some(Command::Stop) if deadline.is_none() => {
                         self.tell(Input::Stop)?;
                         self.show(Phase::Stopping);
-                        deadline = Some(Stopwatch::start().after(GRACE));
+                        deadline = Some(Stopwatch::start().after(grace));
                     }
-                    Some(Command::Stop) | None => return Ok(None),
+                    Some(Command::Stop) => return Ok(None),
+                    None => {
+                        self.tell(Input::Stop)?;
+                        return Ok(None);
+                    }
                 },
             }
         }
@@ -302,7 +340,10 @@ impl Driver {
         }
         let (ground, dir) = (Arc::clone(&self.ground), self.dir.clone());
         let (wanted, agent) = (new.clone(), self.being.state().identity.agent_id.clone());
-        let task = AbortOnDrop(tokio::spawn(async move { Tools::build(&ground, &wanted, &dir, &agent).await }));
+        let task = AbortOnDrop(tokio::spawn(async move {
+            prepare(&ground, &wanted).await?;
+            Tools::build(&ground, &wanted, &dir, &agent).await
+        }));
         self.building = Some(Building { new, reply, task });
         Ok(())
     }
@@ -313,7 +354,7 @@ impl Driver {
         match result {
             Ok(tools) => {
                 let old = std::mem::replace(&mut self.tools, tools);
-                tokio::spawn(async move { old.las.stop(GRACE).await });
+                self.retiring.spawn(async move { old.las.stop(GRACE).await });
                 self.enforce(new, reply)
             }
             Err(error) => {
@@ -325,7 +366,7 @@ impl Driver {
 
     /// Puts an edit into force.
     fn enforce(&mut self, new: Assignment, reply: Reply) -> Result<(), StoreError> {
-        self.rules = new.rules(self.tools.toolbox.definitions());
+        self.rules = new.rules(self.tools.toolbox.definitions(), self.until);
         let before = std::mem::replace(&mut self.assignment, new);
         if let Some(in_force) = &self.in_force {
             in_force.send_modify(|view| view.assignment = Arc::new(self.assignment.clone()));
@@ -337,20 +378,25 @@ impl Driver {
         Ok(())
     }
 
-    /// The future of one model call, and how long it took without the wait before it.
-    fn think(
-        &self,
+    /// Asks a model, after a wait in which a stop is obeyed at once.
+    async fn thought(
+        &mut self,
         request: ChatRequest,
         after: Span,
-    ) -> (impl Future<Output = Result<Thought, ThinkError>> + Send + use<>, impl Fn() -> Span + use<>) {
+        commands: &mut mpsc::Receiver<Command>,
+    ) -> Result<Input, StoreError> {
+        let phase = if after == Span::ZERO { Phase::Thinking } else { Phase::Retrying };
+        let wait = tokio::time::sleep(after.as_duration());
+        if after > Span::ZERO && self.beside(wait, phase.clone(), Duration::ZERO, commands).await?.is_none() {
+            return Ok(Input::Abandoned);
+        }
         let (ground, chain) = (Arc::clone(&self.ground), self.assignment.being.models.clone());
         let agent = self.being.state().identity.agent_id.clone();
         let watch = Stopwatch::start();
-        let think = async move {
-            tokio::time::sleep(after.as_duration()).await;
-            ground.models.complete(&agent, &chain, &request).await.map(thought).map_err(|error| think_error(&error))
-        };
-        (think, move || Span::from(watch.elapsed().as_duration().saturating_sub(after.as_duration())))
+        let think = async move { ground.models.complete(&agent, &chain, &request).await };
+        let result = self.beside(think, phase, GRACE, commands).await?;
+        let result = result.map(|result| result.map(thought).map_err(|error| think_error(&error)));
+        Ok(result.map_or(Input::Abandoned, |result| Input::Thought { result, elapsed: watch.elapsed() }))
     }
 
     fn call(&self, call: ToolCall) -> impl Future<Output = crate::being::Outcome> + Send + use<> {

@@ -64,9 +64,14 @@ impl Weights {
 
     /// Fetches the default weights where they are missing; who asks meanwhile waits for the same download.
     pub async fn fetch(&self) -> Result<(), ModelError> {
-        let _alone = self.fetching.lock().await;
+        // Held by the download itself, which goes on when nobody waits for it any more.
+        let alone = Arc::clone(&self.fetching).lock_owned().await;
         let weights = self.clone();
-        let fetched = tokio::task::spawn_blocking(move || weights.pull_now()).await;
+        let fetched = tokio::task::spawn_blocking(move || {
+            let _alone = alone;
+            weights.pull_now()
+        })
+        .await;
         fetched
             .unwrap_or_else(|error| Err(ModelError::transient(format!("embedded: fetching was cut off: {error}"), None)))
             .map(drop)

@@ -18,11 +18,11 @@ mod ground;
 mod snapshot;
 mod unit;
 
-pub use crate::surface::las::SurfaceHealth;
+pub use crate::{surface::las::SurfaceHealth, tool::CatalogueError};
 pub use animate::{AnimateError, Inspection, Start, animate, inspect};
 pub use assignment::Assignment;
 pub use clock::{Clock, Ids};
-pub use driver::{Command, Driver, Ended, Until};
+pub use driver::{Command, Cut, Driver, Ended, Until};
 pub use embedded::{Pulling, Weights};
 pub use ground::Ground;
 pub use snapshot::{Phase, Snapshot};

@@ -33,6 +33,8 @@ pub struct Snapshot {
 pub enum Phase {
     /// A model is asked.
     Thinking,
+    /// A model could not answer for now, and is asked again.
+    Retrying,
     /// A tool is called.
     Calling { tool: String },
     /// It rests until the next cycle.

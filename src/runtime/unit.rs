@@ -6,11 +6,11 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::{AnimateError, Assignment, Command, Driver, Ground, Snapshot, Start, Until, animate::animate, clock::Stopwatch};
+use super::{AnimateError, Assignment, Command, Cut, Driver, Ground, Snapshot, Start, Until, animate::animate, clock::Stopwatch};
 use crate::{
     being::Ending,
     process::Backoff,
-    store::{Boot, StoreError},
+    store::Boot,
     vocab::{Timestamp, chain},
 };
 
@@ -71,7 +71,7 @@ impl Unit {
         let first = UnitView { assignment: Arc::new(assignment), phase: UnitPhase::Booting, restarts: 0 };
         let (shown, view) = watch::channel(first);
         let (board, snapshots) = watch::channel(None);
-        let keeper = Keeper { ground, dir, shown, board, orders };
+        let keeper = Keeper { ground, dir, shown, board, orders, ran: None };
         Self { commands, view, board: snapshots, task: tokio::spawn(keeper.keep()) }
     }
 
@@ -116,6 +116,8 @@ struct Keeper {
     shown: watch::Sender<UnitView>,
     board: watch::Sender<Option<Snapshot>>,
     orders: mpsc::Receiver<Command>,
+    /// What was in force when the being last ran.
+    ran: Option<Arc<Assignment>>,
 }
 
 /// How one life of a unit ended.
@@ -138,6 +140,7 @@ impl Keeper {
             let over = match self.boot().await {
                 Ok(Some((driver, begun))) => {
                     self.show(UnitPhase::Live);
+                    self.ran = Some(self.assignment());
                     over(Box::pin(driver.run(begun, &mut self.orders)).await)
                 }
                 Ok(None) => Over::Again,
@@ -163,7 +166,13 @@ impl Keeper {
         let assignment = self.assignment();
         let birth = tokio::task::block_in_place(|| assignment.birth(&self.ground));
         let boot = Boot::Either { birth: Box::new(birth), declared: Box::new(assignment.declared()) };
-        let start = Start { assignment: (*assignment).clone(), dir: self.dir.clone(), boot, until: Until::Stopped };
+        let start = Start {
+            assignment: (*assignment).clone(),
+            before: self.ran.clone(),
+            dir: self.dir.clone(),
+            boot,
+            until: Until::Stopped,
+        };
         let animated = Box::pin(animate(Arc::clone(&self.ground), start, self.board.clone(), Some(self.shown.clone())));
         tokio::select! {
             animated = animated => animated.map(Some).map_err(|error| failed(&error)),
@@ -179,7 +188,6 @@ impl Keeper {
 
     /// Holds a failed being until its wait is over or an edit comes. False when it was told to stop.
     async fn hold(&mut self, failure: Failure, wait: Option<Duration>) -> bool {
-        self.board.send_replace(None);
         let deadline = wait.map(|wait| Stopwatch::start().after(wait));
         self.show(match wait {
             Some(wait) => {
@@ -224,13 +232,17 @@ impl Keeper {
     }
 }
 
-fn over(ended: Result<super::Ended, StoreError>) -> Over {
+fn over(ended: Result<super::Ended, Cut>) -> Over {
     match ended {
         Ok(super::Ended { because: Ending::Stopped, .. }) => Over::Stopped,
         Ok(super::Ended { because: Ending::Upstream { permanent, message }, .. }) => {
             Over::Failed { permanent, failure: Failure { reason: "ModelUnavailable".to_owned(), message } }
         }
-        Err(error) => failed(&AnimateError::State(error)),
+        Err(cut) if cut.was_stopping => {
+            tracing::error!("{}", chain(&cut.error));
+            Over::Stopped
+        }
+        Err(cut) => failed(&AnimateError::State(cut.error)),
     }
 }
 

@@ -128,13 +128,23 @@ impl Keeper {
         }
     }
 
-    /// Ends the server: closes the connection, asks, and kills when `grace` has passed.
+    /// Ends the server: closes the connection, asks, and kills when `grace` has passed. Dropping the future kills at once.
     pub(super) async fn stop(&self, grace: Duration) {
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.stop.send_replace(Some(grace));
         if let Some(task) = task {
-            let _ = task.await;
+            let mut task = AbortOnDrop(task);
+            let _ = (&mut task.0).await;
         }
+    }
+}
+
+/// A task that ends when nobody waits for it any more.
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

@@ -111,13 +111,13 @@ impl Toolbox {
     /// Everything that can be refused before a tool is reached.
     fn prepare(&self, tool: &str, text: &str) -> Result<(&Entry, Map<String, Value>), Box<Outcome>> {
         let invalid = |message: String| Box::new(Outcome::failed(INVALID_ARGUMENTS, message));
+        let entry = self.catalogue.get(tool);
+        let entry = entry.ok_or_else(|| Box::new(Outcome::failed("unknown_tool", "tool is not in the current catalog")))?;
         let arguments: Value = serde_json::from_str(text).map_err(|error| invalid(format!("invalid JSON arguments: {error}")))?;
         let not_an_object = || invalid("tool arguments must be a JSON object".into());
         if !arguments.is_object() {
             return Err(not_an_object());
         }
-        let entry = self.catalogue.get(tool);
-        let entry = entry.ok_or_else(|| Box::new(Outcome::failed("unknown_tool", "tool is not in the current catalog")))?;
         entry.check(&arguments).map_err(invalid)?;
         let Value::Object(arguments) = arguments else { return Err(not_an_object()) };
         Ok((entry, arguments))

@@ -1,0 +1,89 @@
+use super::{
+    budget::Price,
+    chat::{ChatRequest, Completion, ToolCall, Usage},
+    event::Event,
+    mind::MindChange,
+    outcome::Outcome,
+    report::Report,
+};
+use crate::vocab::{Span, Usd};
+
+/// What a being is told.
+#[derive(Debug)]
+pub enum Input {
+    /// It is time for a cycle.
+    Wake,
+    /// A model answered, or could not.
+    Thought { result: Result<Thought, ThinkError>, elapsed: Span },
+    /// A tool call ended.
+    Called(Outcome),
+    /// The effect under way was given up before it ended.
+    Abandoned,
+    /// An operator granted money.
+    Granted { id: String, usd: Usd },
+    /// An operator's edit changes the mind.
+    Edited(MindChange),
+    /// The process wants to leave: no new effect begins.
+    Stop,
+    /// Everything that belonged to the being is closed.
+    Closed { failed: bool },
+}
+
+/// An answer, and what it costs per million tokens.
+#[derive(Debug, Clone)]
+pub struct Thought {
+    pub completion: Completion,
+    pub price: Price,
+    /// Why models before it did not answer; what they spent is paid too.
+    pub passed_over: Vec<ThinkError>,
+}
+
+/// Why no model answered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ThinkError {
+    pub class: ThinkErrorClass,
+    pub message: String,
+    /// What servers had counted before they failed.
+    pub spent: Vec<(Usage, Price)>,
+}
+
+/// What to do about a model that did not answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ThinkErrorClass {
+    /// Asking again cannot help; an operator must act.
+    Permanent,
+    /// May pass by itself.
+    Transient { retry_after: Option<Span> },
+    /// The request does not fit the model's context; fewer messages may.
+    TooLong,
+}
+
+/// What one step asks of the driver: make `facts` durable, then carry `then` out.
+#[derive(Debug, Default)]
+pub struct Ready {
+    pub facts: Vec<Event>,
+    pub then: Option<Effect>,
+}
+
+/// What is to be done once the facts are durable. At most one is under way at a time.
+#[derive(Debug)]
+pub enum Effect {
+    /// Ask a model, after a wait; answer with [`Input::Thought`].
+    Think { request: ChatRequest, after: Span },
+    /// Call a tool; answer with [`Input::Called`].
+    Call(ToolCall),
+    /// The cycle is over; send [`Input::Wake`] when it is time for the next.
+    Rest(Report),
+    /// No more effects will come: close what belongs to the being, then send [`Input::Closed`].
+    End(Ending),
+}
+
+/// Why a being takes no more steps in this process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// It was asked to stop.
+    Stopped,
+    /// No model can be asked. A permanent one waits for an operator; after another a later start may help.
+    Upstream { permanent: bool, message: String },
+}
