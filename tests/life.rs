@@ -206,3 +206,37 @@ budget = {{ starting = "10" }}
     let sequence: Vec<_> = home.journal("payer").iter().map(|event| event["seq"].as_u64()).collect();
     assert!(sequence.windows(2).all(|pair| pair[0] < pair[1]), "{sequence:?}");
 }
+
+#[test]
+fn the_tools_of_a_surface_that_comes_up_late_are_not_withheld_until_an_edit() {
+    let home = Home::new();
+    let (script, up) = (home.write("stuck.py", STUCK), home.around().join("up"));
+    let server = Server::start(|_| Reply::say("resting"));
+    home.write(
+        "late.toml",
+        &format!(
+            r#"
+[model.scripted]
+provider = "openai"
+base_url = "{}"
+model = "scripted"
+
+[surface.till]
+command = ["sh", "-c", "[ -e '{}' ] && exec python3 '{}' calls"]
+
+[being.late]
+model = "scripted"
+cycle = {{ every = "50ms" }}
+"#,
+            server.base_url(),
+            up.display(),
+            script.display()
+        ),
+    );
+    home.run_within(PATIENT, &["apply", "-f", "late.toml"]).ok();
+    let sees = || server.seen().last().is_some_and(|seen| seen.tools().contains(&"till__pay"));
+    wait_until(SOON, "the being thinks", || !server.seen().is_empty());
+    assert!(!sees(), "the surface is not up yet");
+    home.write("up", "");
+    wait_until(SOON, "the being is given the tool", sees);
+}

@@ -92,7 +92,8 @@ fn request(sources: &Sources, files: &[PathBuf], given: Option<&Name>, dry_run: 
     let origin = given.map_or_else(|| first.display().to_string(), |name| format!("the name {name}"));
     let set = set_name(files, given);
     let source = |source: &crate::manifest::Source| AppliedSource {
-        path: source.path.clone(),
+        // Absolute, because the daemon stands elsewhere, and two sets may both hold a `being.toml`.
+        path: source.path.file_name().map_or_else(|| source.path.clone(), |name| source.folder.join(name)),
         folder: source.folder.clone(),
         text: source.text.to_string(),
     };

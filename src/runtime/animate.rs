@@ -16,7 +16,7 @@ use crate::{
     model::ModelError,
     store::{Boot, Life, StoreError},
     surface::{
-        Remote,
+        Remote, RemoteTool,
         las::{Las, LasError, LasStart, SurfaceHealth},
     },
     tool::{CatalogueError, Parts, Toolbox},
@@ -93,6 +93,8 @@ pub struct Start {
 pub(super) struct Tools {
     pub(super) las: Arc<Las>,
     pub(super) toolbox: Arc<Toolbox>,
+    /// What Las listed when the catalogue was made.
+    listed: Vec<RemoteTool>,
 }
 
 /// Opens a being: the state is locked and checked, then the tools are built, and only then does the journal say that it `started`.
@@ -167,6 +169,18 @@ impl Tools {
             patience: LasStart::PATIENCE,
         };
         let las = Arc::new(Box::pin(Las::start(start)).await?);
+        match Self::around(Arc::clone(&las), ground, assignment, dir, agent) {
+            Ok(tools) => Ok(tools),
+            Err(error) => {
+                las.stop(GRACE).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes the catalogue of what a running Las lists now.
+    fn around(las: Arc<Las>, ground: &Arc<Ground>, assignment: &Assignment, dir: &Path, agent: &str) -> Result<Self, AnimateError> {
+        let (workspace, spec, listed) = (workspace(ground, assignment)?, &assignment.being, las.tools());
         let remote: Arc<dyn Remote> = Arc::<Las>::clone(&las);
         let parts = Parts {
             capabilities: spec.capabilities,
@@ -177,13 +191,25 @@ impl Tools {
             workspace,
             models: knows(ground, assignment, agent),
         };
-        match Toolbox::new(parts) {
-            Ok(toolbox) => Ok(Self { las, toolbox: Arc::new(toolbox) }),
-            Err(error) => {
-                las.stop(GRACE).await;
-                Err(error.into())
-            }
+        Ok(Self { las, toolbox: Arc::new(Toolbox::new(parts)?), listed })
+    }
+
+    /// Makes the catalogue anew where Las lists other tools than it did: a surface came up late, or changed its list. `None` where
+    /// nothing changed; a list that is refused is not looked at again.
+    pub(super) fn relist(
+        &mut self,
+        ground: &Arc<Ground>,
+        assignment: &Assignment,
+        dir: &Path,
+        agent: &str,
+    ) -> Option<Result<(), AnimateError>> {
+        let listed = self.las.tools();
+        if listed == self.listed {
+            return None;
         }
+        self.listed = listed;
+        let made = Self::around(Arc::clone(&self.las), ground, assignment, dir, agent);
+        Some(made.map(|tools| *self = tools))
     }
 }
 

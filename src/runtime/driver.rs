@@ -2,8 +2,9 @@ use std::{collections::BTreeSet, future::Future, path::PathBuf, sync::Arc, time:
 
 use tokio::{
     sync::{mpsc, oneshot, watch},
-    task::{JoinHandle, JoinSet},
+    task::JoinSet,
 };
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     AnimateError, Assignment, Ground, Phase, Snapshot, UnitView,
@@ -17,7 +18,7 @@ use crate::{
     model::{self, ModelError},
     store::{Life, StoreError},
     tool::Stamp,
-    vocab::{Span, Timestamp},
+    vocab::{Span, Timestamp, chain},
 };
 
 /// What a running being can be told from outside.
@@ -90,17 +91,7 @@ type Reply = oneshot::Sender<Result<(), AnimateError>>;
 pub(super) struct Building {
     new: Assignment,
     reply: Reply,
-    task: AbortOnDrop,
-}
-
-/// A task that ends when nobody waits for it any more.
-#[derive(Debug)]
-struct AbortOnDrop(JoinHandle<Result<Tools, AnimateError>>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+    task: AbortOnDropHandle<Result<Tools, AnimateError>>,
 }
 
 /// Waits until a stop is said once more. Edits are let go: the being that they are for has ended.
@@ -118,7 +109,7 @@ async fn second_stop(commands: &mut mpsc::Receiver<Command>) {
 async fn finished(building: &mut Option<Building>) -> Result<Tools, AnimateError> {
     loop {
         let Some(Building { task, .. }) = building else { std::future::pending().await };
-        match (&mut task.0).await {
+        match task.await {
             Ok(result) => return result,
             Err(error) => {
                 if error.is_panic() {
@@ -165,6 +156,7 @@ impl Driver {
                 None => match self.wait(woken, commands).await? {
                     Waited::Wake => {
                         woken = Some(Stopwatch::start());
+                        self.take_stock();
                         Input::Wake
                     }
                     Waited::Next(effect) => {
@@ -332,6 +324,19 @@ impl Driver {
         }
     }
 
+    /// Gives the being, between two cycles, the tools that its surfaces list now.
+    fn take_stock(&mut self) {
+        let agent = self.being.state().identity.agent_id.clone();
+        match self.tools.relist(&self.ground, &self.assignment, &self.dir, &agent) {
+            None => {}
+            Some(Ok(())) => self.rules = self.assignment.rules(self.tools.toolbox.definitions(), self.until),
+            Some(Err(error)) => {
+                let told = chain(&error);
+                tracing::warn!(being = %self.assignment.name, "its surfaces list other tools, which are refused; it goes on as it was: {told}");
+            }
+        }
+    }
+
     /// Takes an edit. Where it needs other tools, they are built beside what the being does.
     fn assign(&mut self, new: Assignment, reply: Reply) -> Result<(), StoreError> {
         self.building = None;
@@ -340,7 +345,7 @@ impl Driver {
         }
         let (ground, dir) = (Arc::clone(&self.ground), self.dir.clone());
         let (wanted, agent) = (new.clone(), self.being.state().identity.agent_id.clone());
-        let task = AbortOnDrop(tokio::spawn(async move {
+        let task = AbortOnDropHandle::new(tokio::spawn(async move {
             prepare(&ground, &wanted).await?;
             Tools::build(&ground, &wanted, &dir, &agent).await
         }));

@@ -11,9 +11,9 @@ use rmcp::{
 use serde_json::{Map, Value};
 use tokio::{
     sync::watch,
-    task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     CallError, answer,
@@ -35,7 +35,7 @@ pub(super) struct Keeper {
     faults: Arc<Faults>,
     view: watch::Receiver<View>,
     stop: watch::Sender<Option<Duration>>,
-    task: Mutex<Option<JoinHandle<()>>>,
+    task: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
 /// What is known of a server now.
@@ -83,7 +83,7 @@ impl Keeper {
             faults: Arc::clone(&faults),
             view: seen,
             stop,
-            task: Mutex::new(Some(tokio::spawn(keep(aim, faults, opened, view, stopped)))),
+            task: Mutex::new(Some(AbortOnDropHandle::new(tokio::spawn(keep(aim, faults, opened, view, stopped))))),
         }
     }
 
@@ -133,26 +133,7 @@ impl Keeper {
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.stop.send_replace(Some(grace));
         if let Some(task) = task {
-            let mut task = AbortOnDrop(task);
-            let _ = (&mut task.0).await;
-        }
-    }
-}
-
-/// A task that ends when nobody waits for it any more.
-struct AbortOnDrop(JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        let task = self.task.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(task) = task {
-            task.abort();
+            let _ = task.await;
         }
     }
 }
