@@ -138,6 +138,17 @@ mod tests {
     }
 
     #[test]
+    fn the_smallest_cost_is_exact_beside_the_largest_credit() {
+        let mut budget = Budget::new(usd("0.000000000000001"));
+        budget.credit(usd("1000000000000"), None);
+        for nanoseconds in 1..1_000 {
+            let elapsed = Span::from(std::time::Duration::from_nanos(nanoseconds));
+            budget.debit(Cost::of(Usage::new(1, 2), Price { input: usd("0.37"), output: usd("1.11") }, elapsed, usd("0.07")));
+        }
+        assert!(budget.is_balanced(), "{budget:?}");
+    }
+
+    #[test]
     fn a_grant_and_a_transaction_count_once() {
         let mut budget = Budget::new(Usd::ZERO);
         for _ in 0..2 {

@@ -20,13 +20,13 @@ const TOKENS_PER_PRICE: Decimal = Decimal::from_parts(1_000_000, 0, 0, false, 0)
 const NANOSECONDS_PER_HOUR: Decimal = Decimal::from_parts(817_405_952, 838, 0, false, 0);
 
 /// Places after the point. A quotient is rounded to them once, when it comes up; everything after that is exact.
-const MAX_DECIMALS: u32 = 18;
+const MAX_DECIMALS: u32 = 15;
 
 impl Usd {
     /// No money.
     pub const ZERO: Self = Self(Decimal::ZERO);
 
-    /// Reads a decimal with at most 18 places, so that sums are exact up to tens of billions.
+    /// Reads a decimal with at most 15 places, so that sums are exact up to trillions.
     pub fn parse(text: &str) -> Result<Self, BadUsd> {
         let exact = Decimal::from_str_exact(text).ok().filter(|amount| amount.scale() <= MAX_DECIMALS);
         exact.map(Self).ok_or_else(|| BadUsd(text.to_owned()))
