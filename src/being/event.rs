@@ -94,10 +94,22 @@ pub enum Event {
     Stopped {
         status: BeingStatus,
     },
-    /// A picture with this digest is about to replace `state.json`.
+    /// A picture with this digest is about to replace `state.json`. It stands for all that came before, so what a state does not
+    /// say, which calls are under way, stands here.
     Checkpoint {
         picture: Digest,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        open_calls: Vec<OpenCall>,
     },
+}
+
+/// A tool call that was begun and has no recorded end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OpenCall {
+    pub call_id: String,
+    pub tool: String,
+    pub cycle: u64,
 }
 
 /// What a being is born with.

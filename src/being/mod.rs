@@ -22,7 +22,7 @@ pub(crate) mod testing;
 
 pub use budget::{Budget, Cost, Price};
 pub use chat::{ChatMessage, ChatRequest, Completion, Finish, FunctionCall, Role, ToolCall, ToolCallKind, ToolDefinition, Usage};
-pub use event::{Birth, Event, Record};
+pub use event::{Birth, Event, OpenCall, Record};
 pub use exchange::{Effect, Ending, Input, Ready, ThinkError, ThinkErrorClass, Thought};
 pub use identity::{BadIdentity, DeclaredIdentity, Identity};
 pub use mind::{Child, MAX_KEPT_MEMORIES, Memory, Mind, MindChange, default_prompt};

@@ -218,7 +218,7 @@ impl Driver {
     fn draw(&mut self) -> Result<(), StoreError> {
         let now = self.ground.clock.now();
         match tokio::task::block_in_place(|| self.life.checkpoint(self.being.state(), now)) {
-            Err(error @ StoreError::NoPicture { .. }) => {
+            Err(error) if error.is_harmless() => {
                 tracing::warn!(being = %self.assignment.name, "{error}");
                 Ok(())
             }

@@ -49,6 +49,8 @@ pub enum StoreError {
         #[source]
         flaw: Flaw,
     },
+    #[error("state: {} has no file with the records from {first} on, though one begins with {next}; put a good copy back", path.display())]
+    MissingSegment { path: PathBuf, first: u64, next: u64 },
     #[error("state: {} has record {found} at byte {offset}, where record {expected} should be; put a good copy back", path.display())]
     OutOfOrder { path: PathBuf, offset: u64, expected: u64, found: u64 },
     #[error(
@@ -92,6 +94,12 @@ pub enum StoreError {
         #[source]
         source: io::Error,
     },
+    #[error("state: cannot compress the closed journals in {}; they are whole, and the life goes on", path.display())]
+    NotCompressed {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("state: {} failed before and takes no more records; start the being again", path.display())]
     Poisoned { path: PathBuf },
     #[error("state: {bytes} bytes are too many for one write, at most {max} fit; nothing was written")]
@@ -112,6 +120,11 @@ impl StoreError {
             Self::UnsupportedSchema { .. } => Some("use the version of this program that wrote it".to_owned()),
             _ => None,
         }
+    }
+
+    /// Tells whether a life goes on after it as if nothing had been: all records are safe.
+    pub const fn is_harmless(&self) -> bool {
+        matches!(self, Self::NoPicture { .. } | Self::NotCompressed { .. })
     }
 
     /// Tells a full disk from a broken one.

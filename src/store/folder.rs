@@ -25,12 +25,12 @@ pub(super) trait Folder: Debug + Send {
     fn names(&self) -> io::Result<Vec<String>>;
     /// Opens a file to read it from its start; `None` if there is none.
     fn open(&self, name: &str) -> Result<Option<Box<dyn Read + Send>>, AccessError>;
-    /// Writes at the end of the journal, which is made if there is none.
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Makes the journal's content durable.
-    fn sync_journal(&mut self) -> io::Result<()>;
-    /// Cuts the journal to `length` bytes.
-    fn cut_journal(&mut self, length: u64) -> io::Result<()>;
+    /// Writes at the end of a file, which is made if there is none.
+    fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()>;
+    /// Makes a file's content durable.
+    fn sync(&mut self, name: &str) -> io::Result<()>;
+    /// Cuts a file to `length` bytes.
+    fn cut(&mut self, name: &str, length: u64) -> io::Result<()>;
     /// Makes a new file that is durable, though its name may not be yet.
     fn create(&mut self, name: &str, bytes: &[u8]) -> io::Result<()>;
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
@@ -44,7 +44,8 @@ pub(super) trait Folder: Debug + Send {
 pub(super) struct OsFolder {
     path: PathBuf,
     folder: File,
-    journal: Option<File>,
+    /// The file that was last appended to, by name.
+    writing: Option<(String, File)>,
     /// Held by whoever may write.
     _lock: Option<Lock>,
 }
@@ -58,13 +59,13 @@ impl OsFolder {
             LockError::Access(source) => StoreError::Access(source),
             LockError::Unlockable { path, source } => StoreError::Unreadable { path, source },
         })?;
-        Ok(Self { path: path.to_owned(), folder, journal: None, _lock: Some(lock) })
+        Ok(Self { path: path.to_owned(), folder, writing: None, _lock: Some(lock) })
     }
 
     /// Opens a folder only to look; `None` if there is none.
     pub(super) fn look(path: &Path) -> Result<Option<Self>, StoreError> {
         let folder = access::folder(path)?;
-        Ok(folder.map(|folder| Self { path: path.to_owned(), folder, journal: None, _lock: None }))
+        Ok(folder.map(|folder| Self { path: path.to_owned(), folder, writing: None, _lock: None }))
     }
 
     /// Opens a file to read it.
@@ -72,12 +73,14 @@ impl OsFolder {
         access::file(&self.folder, &self.path, name, OFlags::RDONLY)
     }
 
-    fn journal(&mut self) -> io::Result<&mut File> {
-        if self.journal.is_none() {
+    /// The file `name`, open for writing at its end; made if there is none.
+    fn writer(&mut self, name: &str) -> io::Result<&mut File> {
+        if self.writing.as_ref().is_none_or(|(open, _)| open != name) {
             let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
-            self.journal = access::file(&self.folder, &self.path, JOURNAL, flags).map_err(AccessError::into_io)?;
+            let file = access::file(&self.folder, &self.path, name, flags).map_err(AccessError::into_io)?;
+            self.writing = file.map(|file| (name.to_owned(), file));
         }
-        self.journal.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.writing.as_mut().map(|(_, file)| file).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
@@ -96,16 +99,16 @@ impl Folder for OsFolder {
         Ok(Some(Box::new(file)))
     }
 
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.journal()?.write_all(bytes)
+    fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.writer(name)?.write_all(bytes)
     }
 
-    fn sync_journal(&mut self) -> io::Result<()> {
-        self.journal.as_ref().map_or(Ok(()), File::sync_data)
+    fn sync(&mut self, name: &str) -> io::Result<()> {
+        self.writer(name)?.sync_data()
     }
 
-    fn cut_journal(&mut self, length: u64) -> io::Result<()> {
-        self.journal()?.set_len(length)
+    fn cut(&mut self, name: &str, length: u64) -> io::Result<()> {
+        self.writer(name)?.set_len(length)
     }
 
     fn create(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
@@ -117,10 +120,12 @@ impl Folder for OsFolder {
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        self.writing.take_if(|(open, _)| open == from || open == to);
         Ok(rustix::fs::renameat(&self.folder, from, &self.folder, to)?)
     }
 
     fn remove(&mut self, name: &str) -> io::Result<()> {
+        self.writing.take_if(|(open, _)| open == name);
         Ok(rustix::fs::unlinkat(&self.folder, name, AtFlags::empty())?)
     }
 

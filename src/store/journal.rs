@@ -5,6 +5,7 @@ use super::{
     folder::{Folder, JOURNAL},
     line::{self, MAX_LINE},
     scan::wide,
+    segment::Segment,
 };
 use crate::{
     being::{Event, Record},
@@ -17,7 +18,9 @@ pub(super) struct Journal {
     pub(super) folder: Box<dyn Folder>,
     /// The last acknowledged record.
     pub(super) seq: u64,
-    /// Bytes of acknowledged records.
+    /// The first record of the file in use, or the one that will be.
+    first: u64,
+    /// Bytes of acknowledged records in the file in use.
     pub(super) length: u64,
     /// A write or a sync failed: what is on disk past `length` is unknown, so nothing more is acknowledged.
     is_poisoned: bool,
@@ -28,8 +31,18 @@ pub(super) struct Journal {
 const KEPT_BUFFER: usize = 1 << 20;
 
 impl Journal {
-    pub(super) const fn new(folder: Box<dyn Folder>, seq: u64, length: u64) -> Self {
-        Self { folder, seq, length, is_poisoned: false, buffer: Vec::new() }
+    pub(super) const fn new(folder: Box<dyn Folder>, first: u64, seq: u64, length: u64) -> Self {
+        Self { folder, seq, first, length, is_poisoned: false, buffer: Vec::new() }
+    }
+
+    /// Closes the file in use, durably: the next record begins a new one. After an error it is still in use.
+    pub(super) fn rotate(&mut self) -> Result<(), StoreError> {
+        let segment = Segment { first: self.first, last: self.seq };
+        self.folder.sync(JOURNAL).map_err(|error| self.poison(error))?;
+        let renamed = self.folder.rename(JOURNAL, &segment.plain_name());
+        renamed.map_err(|source| StoreError::write(self.folder.path(JOURNAL), source))?;
+        (self.first, self.length) = (self.seq.saturating_add(1), 0);
+        Ok(())
     }
 
     /// Makes events durable in one write and one sync. When it fails, none is acknowledged and the journal takes no more.
@@ -58,21 +71,22 @@ impl Journal {
     }
 
     fn write(&mut self) -> Result<(), StoreError> {
-        let written = self.folder.append(&self.buffer).and_then(|()| self.folder.sync_journal());
-        written.map_err(|error| self.poison(error))
+        let written = self.folder.append(JOURNAL, &self.buffer).and_then(|()| self.folder.sync(JOURNAL));
+        let named = if self.length == 0 { written.and_then(|()| self.folder.sync_names()) } else { written };
+        named.map_err(|error| self.poison(error))
     }
 
     /// Never syncs again: after a failed sync the kernel may call pages clean that never reached the disk. What was not
     /// acknowledged is cut off, so that the next boot does not take it for durable; if even that fails, the boot judges the tail.
     fn poison(&mut self, error: io::Error) -> StoreError {
         self.is_poisoned = true;
-        drop(self.folder.cut_journal(self.length));
+        drop(self.folder.cut(JOURNAL, self.length));
         StoreError::write(self.folder.path(JOURNAL), error)
     }
 
     /// Cuts off a torn tail, durably, before anything is written after it.
     pub(super) fn cut_tail(&mut self) -> Result<(), StoreError> {
-        let cut = self.folder.cut_journal(self.length).and_then(|()| self.folder.sync_journal());
+        let cut = self.folder.cut(JOURNAL, self.length).and_then(|()| self.folder.sync(JOURNAL));
         cut.map_err(|error| StoreError::write(self.folder.path(JOURNAL), error))
     }
 }

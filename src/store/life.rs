@@ -5,11 +5,12 @@ use super::{
     folder::{Folder, OsFolder, PICTURE},
     journal::Journal,
     picture,
-    replay::{OpenCall, Replay},
+    replay::{self, Replay},
     scan::wide,
+    segment,
 };
 use crate::{
-    being::{AgentState, Birth, DeclaredIdentity, Event, Identity, Record},
+    being::{AgentState, Birth, DeclaredIdentity, Event, Identity, OpenCall, Record},
     vocab::{Digest, Timestamp},
 };
 
@@ -40,19 +41,26 @@ pub struct Opening {
     stored: Option<AgentState>,
     birth: Option<Box<Birth>>,
     replay: Replay,
+    /// The journal's file in use is closed when it is longer than this.
+    pub(super) longest_file: u64,
 }
 
 /// One being's open state directory, held by this process alone. The state itself belongs to whoever animates the being.
 #[derive(Debug)]
 pub struct Life {
     journal: Journal,
+    /// Calls that were begun and have no recorded end.
+    open_calls: Vec<OpenCall>,
     /// Bytes of records since the last picture was drawn.
     since_picture: u64,
     picture_length: u64,
+    longest_file: u64,
 }
 
 /// A journal shorter than this is replayed in no time, so no picture is drawn for it.
 const SMALL_JOURNAL: u64 = 64 << 10;
+/// What has to be read to go on with a life, besides the picture, is not much longer than this.
+const LONGEST_FILE: u64 = 4 << 20;
 
 impl Opening {
     /// Who the being is, or will be.
@@ -63,7 +71,7 @@ impl Opening {
 
     /// Cleans up what a crash left, and records that the being `started`.
     pub fn begin(self, at: Timestamp) -> Result<(Life, AgentState, Recovered), StoreError> {
-        let Self { mut journal, stored, birth, replay } = self;
+        let Self { mut journal, stored, birth, replay, longest_file } = self;
         let mut warnings = clean_up(&mut journal, replay.torn)?;
         let cycle = stored.as_ref().map_or(0, |state| state.cycle);
         let before = journal.length;
@@ -71,7 +79,10 @@ impl Opening {
         journal.folder.sync_names().map_err(|error| StoreError::write(journal.folder.path(""), error))?;
         let state = begin(stored, &started).ok_or_else(|| StoreError::NoBirth { path: journal.folder.path(PICTURE) })?;
         let since_picture = replay.since_picture.saturating_add(journal.length.saturating_sub(before));
-        let mut life = Life { journal, since_picture, picture_length: replay.picture_length.unwrap_or(0) };
+        let open_calls = replay.open_calls.clone();
+        let picture_length = replay.picture_length.unwrap_or(0);
+        let mut life = Life { journal, open_calls, since_picture, picture_length, longest_file };
+        warnings.extend(life.compress().err().map(|error| error.to_string()));
         if replay.picture_length.is_none() || life.wants_checkpoint() {
             warnings.extend(life.try_checkpoint(&state, at)?);
         }
@@ -92,8 +103,8 @@ impl Life {
         let mut replay = Replay::read(folder.as_ref())?;
         let stored = replay.state.take();
         let birth = admit(boot, stored.as_ref(), folder.as_ref())?;
-        let journal = Journal::new(folder, replay.seq, replay.length);
-        Ok(Opening { journal, stored, birth, replay })
+        let journal = Journal::new(folder, replay.first, replay.seq, replay.length);
+        Ok(Opening { journal, stored, birth, replay, longest_file: LONGEST_FILE })
     }
 
     /// Makes facts durable: one write, one sync. After an error the life takes no more of them.
@@ -104,7 +115,21 @@ impl Life {
         let before = self.journal.length;
         let records = self.journal.commit(events, cycle, at)?;
         self.since_picture = self.since_picture.saturating_add(self.journal.length.saturating_sub(before));
+        self.note(&records);
         Ok(records)
+    }
+
+    /// Keeps account of open calls.
+    fn note(&mut self, records: &[Record]) {
+        for record in records {
+            match &record.event {
+                Event::ToolStarted { call_id, tool, .. } => {
+                    self.open_calls.push(OpenCall { call_id: call_id.clone(), tool: tool.clone(), cycle: record.cycle });
+                }
+                Event::ToolFinished { call_id, tool, .. } => replay::close(&mut self.open_calls, call_id, tool),
+                _ => {}
+            }
+        }
     }
 
     /// Tells whether the journal outgrew the picture, so that drawing a new one costs no more per record than writing it did.
@@ -112,22 +137,31 @@ impl Life {
         self.since_picture > self.picture_length.max(SMALL_JOURNAL)
     }
 
-    /// Draws the picture anew, in mid-cycle too, of the state that all records so far make. After `NoPicture` the life goes on: the
-    /// journal has everything.
+    /// Draws the picture anew, in mid-cycle too, of the state that all records so far make, and closes the journal's file when it is
+    /// long. After a harmless error the life goes on: the journal has everything.
     pub fn checkpoint(&mut self, state: &AgentState, at: Timestamp) -> Result<(), StoreError> {
         let bytes = picture::draw(state)?;
-        let event = Event::Checkpoint { picture: Digest::of(&bytes) };
+        let is_long = self.journal.length > self.longest_file;
+        if is_long {
+            self.journal.rotate()?;
+        }
+        let event = Event::Checkpoint { picture: Digest::of(&bytes), open_calls: self.open_calls.clone() };
         self.append(&[event], state.cycle, at)?;
         self.since_picture = 0;
         self.replace_picture(&bytes).map_err(|source| StoreError::NoPicture { path: self.journal.folder.path(PICTURE), source })?;
         self.picture_length = wide(bytes.len());
-        Ok(())
+        if is_long { self.compress() } else { Ok(()) }
+    }
+
+    fn compress(&mut self) -> Result<(), StoreError> {
+        let folder = self.journal.folder.as_mut();
+        segment::compress_all(folder).map_err(|source| StoreError::NotCompressed { path: folder.path(""), source })
     }
 
     /// Draws the picture if that can be done; the warning, if not.
     fn try_checkpoint(&mut self, state: &AgentState, at: Timestamp) -> Result<Option<String>, StoreError> {
         match self.checkpoint(state, at) {
-            Err(error @ StoreError::NoPicture { .. }) => Ok(Some(error.to_string())),
+            Err(error) if error.is_harmless() => Ok(Some(error.to_string())),
             other => other.map(|()| None),
         }
     }

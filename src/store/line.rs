@@ -44,6 +44,10 @@ pub enum Flaw {
     Acknowledged,
     #[error("its last byte was changed")]
     LastByte,
+    #[error("the compressed file cannot be unpacked from there on")]
+    Compression,
+    #[error("the file ends before the records that its name promises")]
+    EndsEarly,
 }
 
 /// A line whose checksum holds and whose head was read; its event is not decoded yet.

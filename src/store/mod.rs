@@ -4,7 +4,11 @@
 //!
 //! [`Life::open`] takes the lock of a state directory and reads the picture and what the journal has beyond it; [`Opening::begin`] records
 //! `started` and hands the state over. [`Life::append`] makes facts durable; only then may their effects follow. [`Life::checkpoint`] draws a new
-//! picture, when [`Life::wants_checkpoint`] says that the journal outgrew the old one. [`peek`] and [`read_journal`] only look.
+//! picture, when [`Life::wants_checkpoint`] says that the journal outgrew the old one. [`peek`], [`read_journal`] and [`verify`] only look.
+//!
+//! The journal is `activity.jsonl`. When that is long, a checkpoint closes it as `activity-<first>-<last>.jsonl`, which is then
+//! compressed (`.gz`, for `zcat` and the like), and begins a new one: to go on with a life, only the picture and what lies behind it are
+//! read.
 //!
 //! # Guarantees
 //!
@@ -35,8 +39,8 @@
 //!
 //! # Costs
 //!
-//! One write and one `fdatasync` for each `append`. Pictures cost no more bytes than the records between them. Opening reads the whole
-//! journal in flat memory.
+//! One write and one `fdatasync` for each `append`. Opening reads the picture and the file in use, at most about 4 MiB, in flat memory;
+//! damage of a closed file is told when it is read: by [`verify`], by [`read_journal`], or where the picture is missing.
 //!
 //! # Errors
 //!
@@ -77,6 +81,7 @@ mod observe;
 mod picture;
 mod replay;
 mod scan;
+mod segment;
 
 pub use access::AccessError;
 pub use error::StoreError;
@@ -84,8 +89,7 @@ pub use home::{Home, HomeError};
 pub use life::{Boot, Life, Opening, Recovered, remove};
 pub use line::Flaw;
 pub use lock::{Lock, LockError};
-pub use observe::{Line, Lines, Start, peek, read_journal};
-pub use replay::OpenCall;
+pub use observe::{Line, Lines, Start, Verified, peek, read_journal, verify};
 
 #[cfg(test)]
 #[expect(

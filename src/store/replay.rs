@@ -8,32 +8,33 @@ use serde::Deserialize;
 use super::{
     error::StoreError,
     folder::{Folder, JOURNAL, PICTURE},
-    line::{self, Frame},
+    line::{self, Flaw, Frame},
     picture::Picture,
     scan::{Piece, Scanner, wide},
+    segment::Segment,
 };
-use crate::{being::AgentState, vocab::Digest};
-
-/// A tool call that was begun and has no recorded end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OpenCall {
-    pub call_id: String,
-    pub tool: String,
-    pub cycle: u64,
-}
+use crate::{
+    being::{AgentState, OpenCall},
+    vocab::Digest,
+};
 
 /// What a journal says of a life.
 #[derive(Debug)]
 pub(super) struct Replay {
+    /// The file that is read.
     path: PathBuf,
     /// The picture, as long as its checkpoint has not been met.
     picture: Option<Picture>,
     newest_checkpoint: Option<Digest>,
     pub(super) state: Option<AgentState>,
     pub(super) open_calls: Vec<OpenCall>,
+    /// Whether `open_calls` is right: from the birth on, or from a checkpoint on.
+    knows_open_calls: bool,
+    /// The first record of the file in use, or the one that will be.
+    pub(super) first: u64,
     /// The last good record.
     pub(super) seq: u64,
-    /// Bytes of good records.
+    /// Bytes of good records in the file in use.
     pub(super) length: u64,
     /// Bytes of good records that the picture does not cover.
     pub(super) since_picture: u64,
@@ -52,52 +53,117 @@ struct Call {
 #[derive(Deserialize)]
 struct Checkpoint {
     picture: Digest,
+    #[serde(default)]
+    open_calls: Vec<OpenCall>,
 }
 
 impl Replay {
-    /// Reads picture and journal of a folder and changes nothing. The picture comes first: a checkpoint is in the journal before it.
+    /// Reads picture and journal of a folder and changes nothing: of the journal the file in use, and of the closed ones as many as lie
+    /// behind the picture. The picture is read first: its checkpoint is in the journal before it.
     pub(super) fn read(folder: &dyn Folder) -> Result<Self, StoreError> {
         let path = folder.path(PICTURE);
+        let mut picture = folder.open(PICTURE)?.map(|file| Picture::read(file, &path)).transpose()?;
+        let segments = Segment::all(folder)?;
+        let mut closed = if picture.is_some() { 0 } else { segments.len() };
+        loop {
+            let from = segments.len().saturating_sub(closed);
+            let mut replay = Self::read_from(folder, segments.split_at(from), picture.take())?;
+            match replay.picture.take() {
+                None => return Ok(replay),
+                Some(unmet) if from == 0 => return Err(replay.unknown_picture(path, &unmet)),
+                unmet => picture = unmet,
+            }
+            closed = closed.saturating_mul(4).max(1);
+        }
+    }
+
+    /// Reads every record of the life, and checks that it makes the picture.
+    pub(super) fn read_whole(folder: &dyn Folder) -> Result<Self, StoreError> {
+        let path = folder.path(PICTURE);
         let picture = folder.open(PICTURE)?.map(|file| Picture::read(file, &path)).transpose()?;
-        let journal = folder.open(JOURNAL)?.unwrap_or_else(|| Box::new(io::empty()));
-        let mut replay = Self::of(journal, &folder.path(JOURNAL), picture)?;
-        replay.refuse_unknown_picture(&path)?;
+        let mut replay = Self::read_from(folder, (&[], &Segment::all(folder)?), None)?;
+        if let Some(own) = picture {
+            let from_picture = Self::read(folder)?;
+            replay.picture_length = Some(own.length);
+            if from_picture.state != replay.state {
+                return Err(replay.unknown_picture(path, &own));
+            }
+        }
         Ok(replay)
     }
 
-    /// Reads a whole journal: every line is checked, what the picture does not cover is applied.
+    fn read_from(
+        folder: &dyn Folder,
+        (before, segments): (&[Segment], &[Segment]),
+        picture: Option<Picture>,
+    ) -> Result<Self, StoreError> {
+        let mut replay = Self::after(before.last().map_or(0, |segment| segment.last), picture);
+        for segment in segments {
+            let source = segment.open(folder)?;
+            replay.read_file(source.lines, folder.path(&source.name))?;
+            replay.refuse_incomplete(*segment, source.is_compressed)?;
+        }
+        let journal = folder.open(JOURNAL)?.unwrap_or_else(|| Box::new(io::empty()));
+        replay.read_file(journal, folder.path(JOURNAL))?;
+        Ok(replay)
+    }
+
+    /// Reads a journal of one file from its first line.
+    #[cfg(test)]
     pub(super) fn of(journal: impl Read, path: &Path, picture: Option<Picture>) -> Result<Self, StoreError> {
-        let mut replay = Self {
-            path: path.to_owned(),
+        let mut replay = Self::after(0, picture);
+        replay.read_file(journal, path.to_owned())?;
+        Ok(replay)
+    }
+
+    fn after(seq: u64, picture: Option<Picture>) -> Self {
+        Self {
+            path: PathBuf::new(),
             picture_length: picture.as_ref().map(|picture| picture.length),
             picture,
             newest_checkpoint: None,
             state: None,
             open_calls: Vec::new(),
-            seq: 0,
+            knows_open_calls: seq == 0,
+            first: seq.saturating_add(1),
+            seq,
             length: 0,
             since_picture: 0,
             torn: 0,
-        };
-        let mut scanner = Scanner::new(journal, 0);
-        while replay.read_line(&mut scanner)? {}
-        Ok(replay)
+        }
+    }
+
+    /// Reads one file: every line is checked, what the picture does not cover is applied.
+    fn read_file(&mut self, lines: impl Read, path: PathBuf) -> Result<(), StoreError> {
+        (self.path, self.first, self.length) = (path, self.seq.saturating_add(1), 0);
+        let mut scanner = Scanner::new(lines, 0);
+        while self.read_line(&mut scanner)? {}
+        Ok(())
+    }
+
+    /// A closed file was made durable before it was closed: it has no torn tail and no record too few.
+    fn refuse_incomplete(&self, segment: Segment, is_compressed: bool) -> Result<(), StoreError> {
+        if self.torn == 0 && self.seq == segment.last {
+            return Ok(());
+        }
+        let flaw = if is_compressed { Flaw::Compression } else { Flaw::EndsEarly };
+        Err(StoreError::Damaged { path: self.path.clone(), offset: self.length, seq: self.seq.saturating_add(1), flaw })
     }
 
     /// Takes the next line; `false` at the end or before a torn tail.
     fn read_line(&mut self, scanner: &mut Scanner<impl Read>) -> Result<bool, StoreError> {
-        let unreadable = |source| StoreError::Unreadable { path: self.path.clone(), source };
+        let unreadable = |source| unreadable(&self.path, self.length, self.seq.saturating_add(1), source);
         let Some(piece) = scanner.next().map_err(unreadable)? else { return Ok(false) };
         let (offset, expected) = (piece.offset, self.seq.saturating_add(1));
         let damaged = |flaw| StoreError::Damaged { path: self.path.clone(), offset, seq: expected, flaw };
         let flaw = match line::check(piece.bytes) {
             Ok(frame) if piece.has_newline => return self.take(frame, piece).map(|()| true),
-            Ok(_) => line::Flaw::Unsealed,
+            Ok(_) => Flaw::Unsealed,
             Err(flaw) => flaw,
         };
         piece.torn(flaw).map_err(damaged)?;
         if !scanner.is_rest_of_write(expected).map_err(unreadable)? {
-            return Err(damaged(line::Flaw::Acknowledged));
+            return Err(damaged(Flaw::Acknowledged));
         }
         self.torn = scanner.offset().saturating_sub(self.length);
         Ok(false)
@@ -120,7 +186,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Keeps account of open calls and of the picture's checkpoint, over the whole life.
+    /// Keeps account of open calls and of the picture's checkpoint.
     fn note(&mut self, frame: Frame<'_>) -> serde_json::Result<()> {
         match frame.kind {
             "tool_started" => {
@@ -129,14 +195,14 @@ impl Replay {
             }
             "tool_finished" => {
                 let ended: Call = frame.part()?;
-                let is_it = |open: &OpenCall| open.call_id == ended.call_id && open.tool == ended.tool;
-                if let Some(index) = self.open_calls.iter().position(is_it) {
-                    self.open_calls.remove(index);
-                }
+                close(&mut self.open_calls, &ended.call_id, &ended.tool);
             }
             "checkpoint" => {
-                let Checkpoint { picture } = frame.part()?;
+                let Checkpoint { picture, open_calls } = frame.part()?;
                 self.newest_checkpoint = Some(picture);
+                if !self.knows_open_calls {
+                    (self.open_calls, self.knows_open_calls) = (open_calls, true);
+                }
                 if let Some(own) = self.picture.take_if(|own| own.digest == picture) {
                     self.state = Some(own.state);
                     self.since_picture = 0;
@@ -156,13 +222,29 @@ impl Replay {
         Ok(())
     }
 
-    /// Refuses a picture that no checkpoint of the journal made.
-    fn refuse_unknown_picture(&mut self, path: &Path) -> Result<(), StoreError> {
-        let path = path.to_owned();
-        match self.picture.take() {
-            None => Ok(()),
-            Some(_) if self.seq == 0 => Err(StoreError::NoJournal { picture: path, journal: self.path.clone() }),
-            Some(own) => Err(StoreError::Edited { path, found: own.digest, expected: self.newest_checkpoint }),
+    /// Says that no checkpoint of the whole journal made the picture.
+    fn unknown_picture(&self, path: PathBuf, own: &Picture) -> StoreError {
+        match self.seq {
+            0 => StoreError::NoJournal { picture: path, journal: self.path.clone() },
+            _ => StoreError::Edited { path, found: own.digest, expected: self.newest_checkpoint },
         }
+    }
+}
+
+/// Strikes a call off the open ones.
+pub(super) fn close(open_calls: &mut Vec<OpenCall>, call_id: &str, tool: &str) {
+    if let Some(index) = open_calls.iter().position(|open| open.call_id == call_id && open.tool == tool) {
+        open_calls.remove(index);
+    }
+}
+
+/// Tells a compressed file that is damaged from one that cannot be read.
+pub(super) fn unreadable(path: &Path, offset: u64, seq: u64, source: io::Error) -> StoreError {
+    use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+    match source.kind() {
+        InvalidData | InvalidInput | UnexpectedEof => {
+            StoreError::Damaged { path: path.to_owned(), offset, seq, flaw: Flaw::Compression }
+        }
+        _ => StoreError::Unreadable { path: path.to_owned(), source },
     }
 }

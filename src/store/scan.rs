@@ -33,6 +33,11 @@ impl<R: Read> Scanner<R> {
         Self { reader: BufReader::with_capacity(BUFFER, reader), offset, line: Vec::new() }
     }
 
+    /// What is read.
+    pub(super) fn source(&self) -> &R {
+        self.reader.get_ref()
+    }
+
     /// Where the next line begins.
     pub(super) const fn offset(&self) -> u64 {
         self.offset

@@ -7,8 +7,8 @@ use std::{
 use super::life::Life;
 use super::samples::{at, debited, either, fresh, granted, resume, told, tool_finished, tool_started, writes};
 use crate::{
-    being::{AgentState, DeclaredIdentity},
-    store::{Boot, OpenCall, StoreError, peek},
+    being::{AgentState, DeclaredIdentity, OpenCall},
+    store::{Boot, StoreError, peek},
 };
 
 struct Place {

@@ -22,6 +22,18 @@ impl Life {
         Self::begin(store::Life::open_in(folder, boot)?, at)
     }
 
+    /// A life whose journal is closed, and begun anew, whenever a picture is drawn after so many bytes.
+    pub(super) fn in_files_of(
+        bytes: u64,
+        folder: Box<dyn Folder>,
+        boot: Boot,
+        at: Timestamp,
+    ) -> Result<(Self, Recovered), StoreError> {
+        let mut opening = store::Life::open_in(folder, boot)?;
+        opening.longest_file = bytes;
+        Self::begin(opening, at)
+    }
+
     fn begin(opening: Opening, at: Timestamp) -> Result<(Self, Recovered), StoreError> {
         let (inner, state, recovered) = opening.begin(at)?;
         Ok((Self { inner, state }, recovered))

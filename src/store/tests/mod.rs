@@ -5,6 +5,7 @@ mod full;
 mod home;
 mod life;
 mod observe;
+mod rotate;
 mod samples;
 mod simulation;
 mod tail;

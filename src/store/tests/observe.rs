@@ -15,9 +15,8 @@ fn what_is_written_while_one_reads_is_told() {
     life.append(vec![told("one"), told("two")], 1, at(1)).unwrap();
     let seen: Vec<String> = lines.by_ref().map(|line| line.unwrap().json).collect();
     assert_eq!((seen.len(), decode(format!("{}\n", seen[1]).as_bytes())[0].event.clone()), (2, told("two")));
-    let offset = lines.offset();
     life.append(vec![told("three")], 1, at(2)).unwrap();
-    assert_eq!(read_journal(&path, Start::Offset(offset)).unwrap().unwrap().count(), 1);
+    assert_eq!(read_journal(&path, Start::After(4)).unwrap().unwrap().count(), 1);
 }
 
 #[test]
@@ -33,7 +32,6 @@ fn a_reader_waits_before_a_line_that_is_not_whole() {
     fs::write(&journal, &whole[..start + 20]).unwrap();
     let mut lines = read_journal(&path, Start::Beginning).unwrap().unwrap();
     assert_eq!(lines.by_ref().count(), 2);
-    assert_eq!(usize::try_from(lines.offset()).unwrap(), start);
     fs::OpenOptions::new().append(true).open(&journal).unwrap().write_all(&whole[start + 20..]).unwrap();
     assert!(lines.next().unwrap().unwrap().json.contains("whole"));
     assert!(lines.next().is_none());

@@ -3,7 +3,7 @@ use uuid::Uuid;
 
 use crate::{
     being::{
-        AgentState, BeingStatus, DeclaredIdentity, Event, Finish, Memory, MindChange, Record, Status, ToolCall, Usage,
+        AgentState, BeingStatus, DeclaredIdentity, Event, Finish, Memory, MindChange, OpenCall, Record, Status, ToolCall, Usage,
         testing::{birth, usd},
     },
     store::{Boot, line},
@@ -192,6 +192,10 @@ fn ended() -> impl Strategy<Value = BeingStatus> {
     prop_oneof![Just(BeingStatus::Stopped), Just(BeingStatus::Exhausted), Just(BeingStatus::Failed), Just(BeingStatus::Running)]
 }
 
+fn open_call() -> impl Strategy<Value = OpenCall> {
+    any::<(String, String, u64)>().prop_map(|(call_id, tool, cycle)| OpenCall { call_id, tool, cycle })
+}
+
 /// Any event at all.
 pub(super) fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
@@ -218,7 +222,8 @@ pub(super) fn event() -> impl Strategy<Value = Event> {
         Just(Event::Exhausted),
         Just(Event::Stopping),
         ended().prop_map(|status| Event::Stopped { status }),
-        any::<[u8; 8]>().prop_map(|bytes| Event::Checkpoint { picture: Digest::of(bytes) }),
+        (any::<[u8; 8]>(), vec(open_call(), 0..2))
+            .prop_map(|(bytes, open_calls)| Event::Checkpoint { picture: Digest::of(bytes), open_calls }),
     ]
 }
 

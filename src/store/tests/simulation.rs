@@ -10,6 +10,7 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use crate::store::{
     AccessError,
     folder::{Folder, JOURNAL},
+    segment::Segment,
 };
 
 /// A disk that can lose power, or fail, at every step of every operation. What is not synced may or may not outlive that.
@@ -123,6 +124,16 @@ impl Simulation {
         disk.durable_names = vec![disk.names.clone()];
     }
 
+    /// The whole journal, out of all of its files.
+    pub(super) fn journal(&self) -> Vec<u8> {
+        let mut journal = Vec::new();
+        for segment in Segment::all(self).unwrap() {
+            segment.open(self).unwrap().lines.read_to_end(&mut journal).unwrap();
+        }
+        journal.extend(self.content(JOURNAL).unwrap_or_default());
+        journal
+    }
+
     pub(super) fn content(&self, name: &str) -> Option<Vec<u8>> {
         let disk = self.0.lock().unwrap();
         disk.names.get(name).map(|file| disk.files[*file].content.clone())
@@ -147,24 +158,24 @@ impl Folder for Simulation {
         Ok(Some(Box::new(Cursor::new(content))))
     }
 
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let mut disk = self.0.lock().unwrap();
         disk.step()?;
-        let file = disk.names.get(JOURNAL).copied();
-        let file = file.unwrap_or_else(|| disk.make(JOURNAL));
+        let file = disk.names.get(name).copied();
+        let file = file.unwrap_or_else(|| disk.make(name));
         disk.write(file, bytes)
     }
 
-    fn sync_journal(&mut self) -> io::Result<()> {
+    fn sync(&mut self, name: &str) -> io::Result<()> {
         let mut disk = self.0.lock().unwrap();
-        let file = disk.names[JOURNAL];
+        let file = disk.names[name];
         disk.sync(file)
     }
 
-    fn cut_journal(&mut self, length: u64) -> io::Result<()> {
+    fn cut(&mut self, name: &str, length: u64) -> io::Result<()> {
         let mut disk = self.0.lock().unwrap();
         disk.step()?;
-        if let Some(file) = disk.names.get(JOURNAL).copied() {
+        if let Some(file) = disk.names.get(name).copied() {
             disk.files[file].content.truncate(usize::try_from(length).unwrap());
         }
         disk.step()
