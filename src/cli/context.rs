@@ -112,7 +112,7 @@ impl Context {
     }
 
     /// The ground that beings of this process stand on.
-    pub(super) fn ground(&self, home: Home, fleet: &Fleet) -> Arc<Ground> {
+    pub(super) fn ground(&self, home: Home, fleet: &Fleet) -> Ground {
         let weights = Weights::new(home.models());
         let (clock, embed) = (Clock::system(), weights.clone());
         let env = self.env.clone();
@@ -122,8 +122,7 @@ impl Context {
             embed: Arc::new(move |spec| embed.provider(spec)),
         };
         let models = Models::new(&fleet.models, means);
-        let ground = Ground::new(home, (models, weights), (clock, Ids::random()), self.program.clone(), self.env.clone());
-        Arc::new(ground)
+        Ground::new(home, (models, weights), (clock, Ids::random()), self.program.clone(), self.env.clone())
     }
 }
 

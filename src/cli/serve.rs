@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -13,6 +13,7 @@ use super::{
 use crate::{
     api::{self, Daemon, Handle, Reconciler, Settings},
     manifest::Fleet,
+    store::CommitLog,
 };
 
 /// How long open requests may take once everything is stopped.
@@ -33,7 +34,9 @@ pub(super) async fn serve(context: &Context, arguments: Serve) -> Result<(), Fai
     })?;
     let listener = api::listen(&home.socket()).map_err(|error| Failure::of(Class::State, &error))?;
     let socket = home.socket();
-    let ground = context.ground(home, &Fleet::default());
+    let (log, mended) = CommitLog::open(&home).map_err(|error| Failure::of(Class::State, &error))?;
+    mended.iter().for_each(|sentence| tracing::warn!("{sentence}"));
+    let ground = Arc::new(context.ground(home, &Fleet::default()).with(log));
     let settings = Settings { folders: folders.clone(), overrides: context.overrides() };
     let (reconciler, handle) = Reconciler::new(ground, settings);
     let daemon = Daemon {

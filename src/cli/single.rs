@@ -18,7 +18,7 @@ use crate::{
     runtime::{
         AnimateError, Assignment, CatalogueError, Command, Ended, Ground, Inspection, Start, Until, Weights, animate, inspect,
     },
-    store::Boot,
+    store::{Boot, CommitLog},
     vocab::Name,
 };
 
@@ -42,7 +42,7 @@ pub(super) async fn once(context: &Context, arguments: &Single) -> Result<(), Fa
 /// Prints the catalogue of a being.
 pub(super) async fn tools(context: &Context, arguments: &Tools) -> Result<(), Failure> {
     let one = One::choose(context, &arguments.which)?;
-    let ground = context.ground(context.home()?, &one.fleet);
+    let ground = Arc::new(context.ground(context.home()?, &one.fleet));
     let Inspection { tools, .. } = inspect(&ground, &one.assignment).await.map_err(|error| refused(&error))?;
     let text = match arguments.format {
         ToolFormat::Table => tools.iter().map(|tool| format!("{}\t{}\n", tool.name, first_line(&tool.description))).collect(),
@@ -57,7 +57,7 @@ pub(super) async fn tools(context: &Context, arguments: &Tools) -> Result<(), Fa
 /// Checks models and surfaces without writing any state.
 pub(super) async fn doctor(context: &Context, arguments: &Single) -> Result<(), Failure> {
     let one = One::choose(context, &arguments.which)?;
-    let ground = context.ground(context.home()?, &one.fleet);
+    let ground = Arc::new(context.ground(context.home()?, &one.fleet));
     let mut models = serde_json::Map::new();
     for name in &one.assignment.being.models {
         let told = ground.models.check(name.as_str(), name).await.map_err(|error| Failure::of(Class::Upstream, &error))?;
@@ -132,7 +132,10 @@ async fn live(context: &Context, arguments: &Single, until: Until) -> Result<End
     let one = One::choose(context, &arguments.which)?;
     let home = context.home()?;
     let dir = state_dir(context, arguments, &one, &home);
-    let ground = context.ground(home, &one.fleet);
+    for mended in CommitLog::mend(&home).map_err(|error| Failure::of(Class::State, &error))? {
+        tracing::warn!("{mended}");
+    }
+    let ground = Arc::new(context.ground(home, &one.fleet));
     let declared = Box::new(one.assignment.declared());
     let boot = match arguments.resume {
         true => Boot::Resume { declared },

@@ -106,6 +106,10 @@ pub async fn animate(
 ) -> Result<(Driver, BTreeSet<String>), AnimateError> {
     let Start { assignment, before, dir, boot, until } = start;
     let opening = tokio::task::block_in_place(|| Life::open(&dir, boot))?;
+    let opening = match &ground.commit_log {
+        Some(log) => opening.sharing(log),
+        None => opening,
+    };
     prepare(&ground, &assignment).await?;
     let agent = opening.identity().map(|identity| identity.agent_id.clone()).unwrap_or_default();
     let tools = Tools::build(&ground, &assignment, &dir, &agent).await?;

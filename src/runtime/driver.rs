@@ -132,22 +132,23 @@ impl Driver {
         let retired = async { while self.retiring.join_next().await.is_some() {} };
         let leaving = async { tokio::join!(self.tools.las.stop(GRACE), retired) };
         tokio::select! { _ = leaving => {}, () = second_stop(commands) => {} }
-        self.close(ended).map_err(|error| Cut { error, was_stopping: self.being.is_stopping() })
+        self.close(ended).await.map_err(|error| Cut { error, was_stopping: self.being.is_stopping() })
     }
 
-    fn close(&mut self, ended: Result<Ending, StoreError>) -> Result<Ended, StoreError> {
+    async fn close(&mut self, ended: Result<Ending, StoreError>) -> Result<Ended, StoreError> {
         let because = ended?;
-        self.tell(Input::Closed { failed: matches!(because, Ending::Upstream { .. }) })?;
-        self.draw()?;
+        self.tell(Input::Closed { failed: matches!(because, Ending::Upstream { .. }) }).await?;
+        let closed = self.life.close(self.being.state(), self.ground.clock.now()).await;
+        self.unless_harmless(closed)?;
         Ok(Ended { because, last_report: self.last_report.clone(), snapshot: self.snapshot(Phase::Stopping) })
     }
 
     async fn live(&mut self, begun: BTreeSet<String>, commands: &mut mpsc::Receiver<Command>) -> Result<Ending, StoreError> {
         let now = self.ground.clock.now();
         let ready = self.being.recover(&begun, now);
-        self.persist(&ready.facts, now)?;
+        self.persist(&ready.facts, now).await?;
         for edit in self.assignment.edits(self.before.take().as_deref(), self.being.state()) {
-            self.tell(edit)?;
+            self.tell(edit).await?;
         }
         let mut woken = None;
         let mut next = None;
@@ -176,26 +177,26 @@ impl Driver {
                 }
                 Some(Effect::End(because)) => return Ok(because),
             };
-            next = self.tell(input)?;
+            next = self.tell(input).await?;
         }
     }
 
     /// Steps the being and makes the facts durable; what comes back may be carried out.
-    fn tell(&mut self, input: Input) -> Result<Option<Effect>, StoreError> {
+    async fn tell(&mut self, input: Input) -> Result<Option<Effect>, StoreError> {
         let now = self.ground.clock.now();
         let Ready { facts, then } = self.being.step(&self.rules, input, now);
-        self.persist(&facts, now)?;
+        self.persist(&facts, now).await?;
         Ok(then)
     }
 
-    fn persist(&mut self, facts: &[Event], now: Timestamp) -> Result<(), StoreError> {
+    async fn persist(&mut self, facts: &[Event], now: Timestamp) -> Result<(), StoreError> {
         for fact in facts {
             if let Event::Warning { message } = fact {
                 tracing::warn!(being = %self.assignment.name, "{message}");
             }
         }
         let cycle = self.being.state().cycle;
-        tokio::task::block_in_place(|| self.life.append(facts, cycle, now))?;
+        self.life.append(facts, cycle, now).await?;
         if self.life.wants_checkpoint() { self.draw() } else { Ok(()) }
     }
 
@@ -217,12 +218,17 @@ impl Driver {
     /// Draws the picture of the state. When that fails alone, the being goes on: its journal has everything.
     fn draw(&mut self) -> Result<(), StoreError> {
         let now = self.ground.clock.now();
-        match tokio::task::block_in_place(|| self.life.checkpoint(self.being.state(), now)) {
+        let drawn = tokio::task::block_in_place(|| self.life.checkpoint(self.being.state(), now));
+        self.unless_harmless(drawn)
+    }
+
+    fn unless_harmless(&self, done: Result<(), StoreError>) -> Result<(), StoreError> {
+        match done {
             Err(error) if error.is_harmless() => {
                 tracing::warn!(being = %self.assignment.name, "{error}");
                 Ok(())
             }
-            drawn => drawn,
+            done => done,
         }
     }
 
@@ -232,7 +238,7 @@ impl Driver {
             let (phase, due) = self.due(woken);
             self.show(phase);
             if self.is_done(due, woken) {
-                return Ok(self.tell(Input::Stop)?.map_or(Waited::Wake, Waited::Next));
+                return Ok(self.tell(Input::Stop).await?.map_or(Waited::Wake, Waited::Next));
             }
             let until_due = async {
                 match due {
@@ -243,14 +249,14 @@ impl Driver {
             let command = tokio::select! {
                 () = until_due => return Ok(Waited::Wake),
                 result = finished(&mut self.building) => {
-                    self.built(result)?;
+                    self.built(result).await?;
                     continue;
                 }
                 command = commands.recv() => command,
             };
             match command {
-                Some(Command::Assign(assignment, reply)) => self.assign(*assignment, reply)?,
-                Some(Command::Stop) | None => return Ok(self.tell(Input::Stop)?.map_or(Waited::Wake, Waited::Next)),
+                Some(Command::Assign(assignment, reply)) => self.assign(*assignment, reply).await?,
+                Some(Command::Stop) | None => return Ok(self.tell(Input::Stop).await?.map_or(Waited::Wake, Waited::Next)),
             }
         }
     }
@@ -306,17 +312,17 @@ impl Driver {
                 biased;
                 result = &mut effect => return Ok(Some(result)),
                 () = give_up => return Ok(None),
-                result = finished(&mut self.building), if may_swap => self.built(result)?,
+                result = finished(&mut self.building), if may_swap => self.built(result).await?,
                 command = commands.recv() => match command {
-                    Some(Command::Assign(assignment, reply)) => self.assign(*assignment, reply)?,
+                    Some(Command::Assign(assignment, reply)) => self.assign(*assignment, reply).await?,
                     Some(Command::Stop) if deadline.is_none() => {
-                        self.tell(Input::Stop)?;
+                        self.tell(Input::Stop).await?;
                         self.show(Phase::Stopping);
                         deadline = Some(Stopwatch::start().after(grace));
                     }
                     Some(Command::Stop) => return Ok(None),
                     None => {
-                        self.tell(Input::Stop)?;
+                        self.tell(Input::Stop).await?;
                         return Ok(None);
                     }
                 },
@@ -338,10 +344,10 @@ impl Driver {
     }
 
     /// Takes an edit. Where it needs other tools, they are built beside what the being does.
-    fn assign(&mut self, new: Assignment, reply: Reply) -> Result<(), StoreError> {
+    async fn assign(&mut self, new: Assignment, reply: Reply) -> Result<(), StoreError> {
         self.building = None;
         if !new.needs_other_tools(&self.assignment) {
-            return self.enforce(new, reply);
+            return self.enforce(new, reply).await;
         }
         let (ground, dir) = (Arc::clone(&self.ground), self.dir.clone());
         let (wanted, agent) = (new.clone(), self.being.state().identity.agent_id.clone());
@@ -354,13 +360,13 @@ impl Driver {
     }
 
     /// Lets the new tools take the place of the old ones; when they could not be built, all stays as it was.
-    fn built(&mut self, result: Result<Tools, AnimateError>) -> Result<(), StoreError> {
+    async fn built(&mut self, result: Result<Tools, AnimateError>) -> Result<(), StoreError> {
         let Some(Building { new, reply, .. }) = self.building.take() else { return Ok(()) };
         match result {
             Ok(tools) => {
                 let old = std::mem::replace(&mut self.tools, tools);
                 self.retiring.spawn(async move { old.las.stop(GRACE).await });
-                self.enforce(new, reply)
+                self.enforce(new, reply).await
             }
             Err(error) => {
                 drop(reply.send(Err(error)));
@@ -370,14 +376,14 @@ impl Driver {
     }
 
     /// Puts an edit into force.
-    fn enforce(&mut self, new: Assignment, reply: Reply) -> Result<(), StoreError> {
+    async fn enforce(&mut self, new: Assignment, reply: Reply) -> Result<(), StoreError> {
         self.rules = new.rules(self.tools.toolbox.definitions(), self.until);
         let before = std::mem::replace(&mut self.assignment, new);
         if let Some(in_force) = &self.in_force {
             in_force.send_modify(|view| view.assignment = Arc::new(self.assignment.clone()));
         }
         for edit in self.assignment.edits(Some(&before), self.being.state()) {
-            self.tell(edit)?;
+            self.tell(edit).await?;
         }
         drop(reply.send(Ok(())));
         Ok(())

@@ -1,7 +1,12 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::OnceLock};
 
 use super::{Assignment, Clock, Ids, Weights};
-use crate::{being::Identity, model::Models, store::Home, vocab::Digest};
+use crate::{
+    being::Identity,
+    model::Models,
+    store::{CommitLog, Home},
+    vocab::Digest,
+};
 
 /// What all beings of one process stand on.
 #[derive(Debug)]
@@ -15,6 +20,8 @@ pub struct Ground {
     pub program: PathBuf,
     /// The environment of the process, as it was read at its start.
     pub env: BTreeMap<String, String>,
+    /// Where many beings share a sync; one being alone has none.
+    pub commit_log: Option<CommitLog>,
     /// The digest of the program, computed when it is first asked for.
     executable: OnceLock<Digest>,
 }
@@ -28,7 +35,13 @@ impl Ground {
         program: PathBuf,
         env: BTreeMap<String, String>,
     ) -> Self {
-        Self { home, models, weights, clock, ids, program, env, executable: OnceLock::new() }
+        Self { home, models, weights, clock, ids, program, env, commit_log: None, executable: OnceLock::new() }
+    }
+
+    /// Lets beings share the syncs of a log.
+    #[must_use]
+    pub fn with(self, log: CommitLog) -> Self {
+        Self { commit_log: Some(log), ..self }
     }
 
     /// The identity of a newborn, where its operator declared nothing else.

@@ -51,6 +51,12 @@ pub enum StoreError {
     },
     #[error("state: {} has no file with the records from {first} on, though one begins with {next}; put a good copy back", path.display())]
     MissingSegment { path: PathBuf, first: u64, next: u64 },
+    #[error(
+        "state: {} is damaged at byte {offset}, before records that were acknowledged; put a good copy back, or move it away and give up \
+         what only it has",
+        path.display()
+    )]
+    DamagedLog { path: PathBuf, offset: u64 },
     #[error("state: {} has record {found} at byte {offset}, where record {expected} should be; put a good copy back", path.display())]
     OutOfOrder { path: PathBuf, offset: u64, expected: u64, found: u64 },
     #[error(

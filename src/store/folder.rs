@@ -2,6 +2,7 @@ use std::{
     fmt::Debug,
     fs::File,
     io::{self, Read, Write as _},
+    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
 };
 
@@ -27,6 +28,8 @@ pub(super) trait Folder: Debug + Send {
     fn open(&self, name: &str) -> Result<Option<Box<dyn Read + Send>>, AccessError>;
     /// Writes at the end of a file, which is made if there is none.
     fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()>;
+    /// Writes into a file that is there, at `offset`.
+    fn write_at(&mut self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()>;
     /// Makes a file's content durable.
     fn sync(&mut self, name: &str) -> io::Result<()>;
     /// Cuts a file to `length` bytes.
@@ -37,6 +40,17 @@ pub(super) trait Folder: Debug + Send {
     fn remove(&mut self, name: &str) -> io::Result<()>;
     /// Makes names durable.
     fn sync_names(&mut self) -> io::Result<()>;
+    /// What makes every file of the file system durable, from any thread.
+    fn syncer(&self) -> io::Result<Box<dyn FnOnce() -> io::Result<()> + Send>>;
+}
+
+/// A file that is open to be written.
+#[derive(Debug)]
+struct Writing {
+    name: String,
+    /// Whether every write goes to its end.
+    is_append: bool,
+    file: File,
 }
 
 /// A folder of the real file system, reached through its descriptor: no symbolic link is ever followed inside it.
@@ -44,8 +58,8 @@ pub(super) trait Folder: Debug + Send {
 pub(super) struct OsFolder {
     path: PathBuf,
     folder: File,
-    /// The file that was last appended to, by name.
-    writing: Option<(String, File)>,
+    /// The file that was last written to.
+    writing: Option<Writing>,
     /// Held by whoever may write.
     _lock: Option<Lock>,
 }
@@ -73,14 +87,14 @@ impl OsFolder {
         access::file(&self.folder, &self.path, name, OFlags::RDONLY)
     }
 
-    /// The file `name`, open for writing at its end; made if there is none.
-    fn writer(&mut self, name: &str) -> io::Result<&mut File> {
-        if self.writing.as_ref().is_none_or(|(open, _)| open != name) {
-            let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
-            let file = access::file(&self.folder, &self.path, name, flags).map_err(AccessError::into_io)?;
-            self.writing = file.map(|file| (name.to_owned(), file));
+    /// The file `name`, open for writing; one that is appended to is made if there is none.
+    fn writer(&mut self, name: &str, is_append: bool) -> io::Result<&mut File> {
+        if self.writing.as_ref().is_none_or(|open| open.name != name || open.is_append != is_append) {
+            let flags = if is_append { OFlags::APPEND | OFlags::CREATE } else { OFlags::empty() };
+            let file = access::file(&self.folder, &self.path, name, OFlags::WRONLY | flags).map_err(AccessError::into_io)?;
+            self.writing = file.map(|file| Writing { name: name.to_owned(), is_append, file });
         }
-        self.writing.as_mut().map(|(_, file)| file).ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.writing.as_mut().map(|open| &mut open.file).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
@@ -100,15 +114,22 @@ impl Folder for OsFolder {
     }
 
     fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        self.writer(name)?.write_all(bytes)
+        self.writer(name, true)?.write_all(bytes)
+    }
+
+    fn write_at(&mut self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.writer(name, false)?.write_all_at(bytes, offset)
     }
 
     fn sync(&mut self, name: &str) -> io::Result<()> {
-        self.writer(name)?.sync_data()
+        match &self.writing {
+            Some(open) if open.name == name => open.file.sync_data(),
+            _ => self.writer(name, true)?.sync_data(),
+        }
     }
 
     fn cut(&mut self, name: &str, length: u64) -> io::Result<()> {
-        self.writer(name)?.set_len(length)
+        self.writer(name, true)?.set_len(length)
     }
 
     fn create(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
@@ -120,16 +141,21 @@ impl Folder for OsFolder {
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
-        self.writing.take_if(|(open, _)| open == from || open == to);
+        self.writing.take_if(|open| open.name == from || open.name == to);
         Ok(rustix::fs::renameat(&self.folder, from, &self.folder, to)?)
     }
 
     fn remove(&mut self, name: &str) -> io::Result<()> {
-        self.writing.take_if(|(open, _)| open == name);
+        self.writing.take_if(|open| open.name == name);
         Ok(rustix::fs::unlinkat(&self.folder, name, AtFlags::empty())?)
     }
 
     fn sync_names(&mut self) -> io::Result<()> {
         self.folder.sync_all()
+    }
+
+    fn syncer(&self) -> io::Result<Box<dyn FnOnce() -> io::Result<()> + Send>> {
+        let folder = self.folder.try_clone()?;
+        Ok(Box::new(move || Ok(rustix::fs::syncfs(&folder)?)))
     }
 }

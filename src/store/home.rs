@@ -136,6 +136,11 @@ impl Home {
         self.path.join("history")
     }
 
+    /// The commit log of the home's daemon.
+    pub fn commit(&self) -> PathBuf {
+        self.path.join("commit")
+    }
+
     /// Weights of embedded models.
     pub fn models(&self) -> PathBuf {
         self.path.join("models")

@@ -1,6 +1,7 @@
 use std::io;
 
 use super::{
+    commit::{LONGEST_SHARED, Share},
     error::StoreError,
     folder::{Folder, JOURNAL},
     line::{self, MAX_LINE},
@@ -25,6 +26,8 @@ pub(super) struct Journal {
     /// A write or a sync failed: what is on disk past `length` is unknown, so nothing more is acknowledged.
     is_poisoned: bool,
     buffer: Vec<u8>,
+    /// Where records of many lives are made durable together.
+    share: Option<Share>,
 }
 
 /// A buffer that grew past this is given back.
@@ -32,7 +35,23 @@ const KEPT_BUFFER: usize = 1 << 20;
 
 impl Journal {
     pub(super) const fn new(folder: Box<dyn Folder>, first: u64, seq: u64, length: u64) -> Self {
-        Self { folder, seq, first, length, is_poisoned: false, buffer: Vec::new() }
+        Self { folder, seq, first, length, is_poisoned: false, buffer: Vec::new(), share: None }
+    }
+
+    /// Makes records durable in a log from now on.
+    pub(super) fn share(&mut self, share: Option<Share>) {
+        self.share = share;
+    }
+
+    /// Makes what a log vouched for durable in the journal itself, and lets the log forget it.
+    pub(super) async fn let_go(&mut self) -> Result<(), StoreError> {
+        let Some(share) = self.share.take() else { return Ok(()) };
+        let synced = blocking(|| self.folder.sync(JOURNAL));
+        let done = match synced {
+            Ok(()) => share.let_go().await,
+            Err(error) => Err(error),
+        };
+        done.map_err(|source| StoreError::write(self.folder.path(JOURNAL), source))
     }
 
     /// Closes the file in use, durably: the next record begins a new one. After an error it is still in use.
@@ -45,8 +64,29 @@ impl Journal {
         Ok(())
     }
 
-    /// Makes events durable in one write and one sync. When it fails, none is acknowledged and the journal takes no more.
+    /// Makes events durable in the journal itself, in one write and one sync. When it fails, none is acknowledged and the journal takes no more.
     pub(super) fn commit(&mut self, events: &[Event], cycle: u64, at: Timestamp) -> Result<Vec<Record>, StoreError> {
+        let records = self.prepare(events, cycle, at)?;
+        self.write()?;
+        Ok(self.acknowledge(records))
+    }
+
+    /// Makes events durable together with those of other lives, where a log is shared. When it fails, none is acknowledged.
+    pub(super) async fn commit_shared(&mut self, events: &[Event], cycle: u64, at: Timestamp) -> Result<Vec<Record>, StoreError> {
+        // A new file's name has to be made durable too, and what is long gains nothing.
+        let share = self.share.clone().filter(|_| self.length > 0);
+        let records = self.prepare(events, cycle, at)?;
+        match share.filter(|_| self.buffer.len() <= LONGEST_SHARED) {
+            None => blocking(|| self.write())?,
+            Some(share) => {
+                self.folder.append(JOURNAL, &self.buffer).map_err(|error| self.poison(error))?;
+                share.commit(self.buffer.clone()).await.map_err(|error| self.poison(error))?;
+            }
+        }
+        Ok(self.acknowledge(records))
+    }
+
+    fn prepare(&mut self, events: &[Event], cycle: u64, at: Timestamp) -> Result<Vec<Record>, StoreError> {
         if self.is_poisoned {
             return Err(StoreError::Poisoned { path: self.folder.path(JOURNAL) });
         }
@@ -54,10 +94,13 @@ impl Journal {
         let records: Vec<Record> =
             (first..).zip(events).map(|(seq, event)| Record { seq, at, cycle, event: event.clone() }).collect();
         self.encode(&records, first)?;
-        self.write()?;
+        Ok(records)
+    }
+
+    fn acknowledge(&mut self, records: Vec<Record>) -> Vec<Record> {
         self.seq = records.last().map_or(self.seq, |record| record.seq);
         self.length = self.length.saturating_add(wide(self.buffer.len()));
-        Ok(records)
+        records
     }
 
     fn encode(&mut self, records: &[Record], first: u64) -> Result<(), StoreError> {
@@ -88,5 +131,14 @@ impl Journal {
     pub(super) fn cut_tail(&mut self) -> Result<(), StoreError> {
         let cut = self.folder.cut(JOURNAL, self.length).and_then(|()| self.folder.sync(JOURNAL));
         cut.map_err(|error| StoreError::write(self.folder.path(JOURNAL), error))
+    }
+}
+
+/// Lets other tasks of the thread go on while files are waited for, where a runtime has other threads.
+pub(super) fn blocking<T>(work: impl FnOnce() -> T) -> T {
+    use tokio::runtime::{Handle, RuntimeFlavor};
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
     }
 }

@@ -1,9 +1,10 @@
 use std::{io, path::Path};
 
 use super::{
+    commit::CommitLog,
     error::StoreError,
     folder::{Folder, OsFolder, PICTURE},
-    journal::Journal,
+    journal::{Journal, blocking},
     picture,
     replay::{self, Replay},
     scan::wide,
@@ -69,6 +70,13 @@ impl Opening {
         stored.or_else(|| self.birth.as_ref().map(|birth| &birth.identity))
     }
 
+    /// Makes the life's records durable together with those of others, in the log of its home.
+    #[must_use]
+    pub fn sharing(mut self, log: &CommitLog) -> Self {
+        self.journal.share(log.share(&self.journal.folder.path("")));
+        self
+    }
+
     /// Cleans up what a crash left, and records that the being `started`.
     pub fn begin(self, at: Timestamp) -> Result<(Life, AgentState, Recovered), StoreError> {
         let Self { mut journal, stored, birth, replay, longest_file } = self;
@@ -107,20 +115,20 @@ impl Life {
         Ok(Opening { journal, stored, birth, replay, longest_file: LONGEST_FILE })
     }
 
-    /// Makes facts durable: one write, one sync. After an error the life takes no more of them.
-    pub fn append(&mut self, events: &[Event], cycle: u64, at: Timestamp) -> Result<Vec<Record>, StoreError> {
+    /// Makes facts durable: one write, and one sync that other lives may share. After an error the life takes no more of them.
+    pub async fn append(&mut self, events: &[Event], cycle: u64, at: Timestamp) -> Result<Vec<Record>, StoreError> {
         if events.is_empty() {
             return Ok(Vec::new());
         }
         let before = self.journal.length;
-        let records = self.journal.commit(events, cycle, at)?;
-        self.since_picture = self.since_picture.saturating_add(self.journal.length.saturating_sub(before));
-        self.note(&records);
+        let records = self.journal.commit_shared(events, cycle, at).await?;
+        self.note(&records, before);
         Ok(records)
     }
 
-    /// Keeps account of open calls.
-    fn note(&mut self, records: &[Record]) {
+    /// Keeps account of what was appended.
+    fn note(&mut self, records: &[Record], length_before: u64) {
+        self.since_picture = self.since_picture.saturating_add(self.journal.length.saturating_sub(length_before));
         for record in records {
             match &record.event {
                 Event::ToolStarted { call_id, tool, .. } => {
@@ -146,7 +154,7 @@ impl Life {
             self.journal.rotate()?;
         }
         let event = Event::Checkpoint { picture: Digest::of(&bytes), open_calls: self.open_calls.clone() };
-        self.append(&[event], state.cycle, at)?;
+        self.journal.commit(&[event], state.cycle, at)?;
         self.since_picture = 0;
         self.replace_picture(&bytes).map_err(|source| StoreError::NoPicture { path: self.journal.folder.path(PICTURE), source })?;
         self.picture_length = wide(bytes.len());
@@ -176,9 +184,13 @@ impl Life {
         replaced.and_then(|()| folder.sync_names())
     }
 
-    /// Ends the use of the directory: draws a last picture if anything came after the one before, and lets the lock go.
-    pub fn close(mut self, state: &AgentState, at: Timestamp) -> Result<(), StoreError> {
-        if self.since_picture > 0 { self.checkpoint(state, at) } else { Ok(()) }
+    /// Ends the use of the directory: draws a last picture if anything came after the one before. Dropping the life lets the lock go.
+    pub async fn close(&mut self, state: &AgentState, at: Timestamp) -> Result<(), StoreError> {
+        let drawn = if self.since_picture > 0 { blocking(|| self.checkpoint(state, at)) } else { Ok(()) };
+        if drawn.as_ref().is_err_and(|error| !error.is_harmless()) {
+            return drawn;
+        }
+        self.journal.let_go().await.and(drawn)
     }
 }
 

@@ -1,5 +1,7 @@
 use std::path::Path;
 
+use futures::FutureExt as _;
+
 use crate::{
     being::{AgentState, Event, Record},
     store::{self, Boot, Opening, Recovered, StoreError, folder::Folder},
@@ -45,7 +47,7 @@ impl Life {
 
     #[expect(clippy::needless_pass_by_value, reason = "tests write the events in place")]
     pub(super) fn append(&mut self, events: Vec<Event>, cycle: u64, at: Timestamp) -> Result<Vec<Record>, StoreError> {
-        let records = self.inner.append(&events, cycle, at)?;
+        let records = self.inner.append(&events, cycle, at).now_or_never().expect("a life alone waits for nobody")?;
         records.iter().for_each(|record| self.state.apply(record));
         Ok(records)
     }
@@ -58,7 +60,7 @@ impl Life {
         self.inner.checkpoint(&self.state, at)
     }
 
-    pub(super) fn close(self, at: Timestamp) -> Result<(), StoreError> {
-        self.inner.close(&self.state, at)
+    pub(super) fn close(mut self, at: Timestamp) -> Result<(), StoreError> {
+        self.inner.close(&self.state, at).now_or_never().expect("a life alone waits for nobody")
     }
 }

@@ -1,4 +1,5 @@
 mod boot;
+mod commit;
 mod crash;
 mod format;
 mod full;

@@ -13,9 +13,13 @@ use crate::store::{
     segment::Segment,
 };
 
-/// A disk that can lose power, or fail, at every step of every operation. What is not synced may or may not outlive that.
+/// A folder of a disk that can lose power, or fail, at every step of every operation. What is not synced may or may not outlive that.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Simulation(Arc<Mutex<Disk>>);
+pub(super) struct Simulation {
+    disk: Arc<Mutex<Disk>>,
+    /// What the names of its files begin with.
+    folder: String,
+}
 
 #[derive(Debug, Default)]
 struct Disk {
@@ -84,39 +88,53 @@ impl Disk {
 }
 
 impl File {
-    /// One of the contents that may be on disk: as synced, or grown to any size, with any sectors of the growth missing.
+    /// One of the contents that may be on disk: as synced, or as written since, grown to any size, with any sectors as they were.
     fn after_power_cut(&mut self, luck: &mut StdRng) {
         let kept = self.content.iter().zip(&self.durable).take_while(|(now, then)| now == then).count();
         if luck.random_bool(0.7) {
-            let length = luck.random_range(kept..=self.content.len());
-            self.durable = self.content[..length].to_vec();
-            let lost: Vec<usize> = (kept / 512..=length / 512).filter(|_| luck.random_bool(0.3)).collect();
-            lost.iter().for_each(|sector| self.durable[kept.max(sector * 512).min(length)..length.min((sector + 1) * 512)].fill(0));
+            let is_grown = self.content.len() != self.durable.len();
+            let length = if is_grown { luck.random_range(kept..=self.content.len()) } else { self.content.len() };
+            let old = std::mem::replace(&mut self.durable, self.content[..length].to_vec());
+            for sector in kept / 512..=length / 512 {
+                if luck.random_bool(0.3) {
+                    let lost = kept.max(sector * 512).min(length)..length.min((sector + 1) * 512);
+                    lost.for_each(|index| self.durable[index] = old.get(index).copied().unwrap_or(0));
+                }
+            }
         }
         self.content = self.durable.clone();
     }
 }
 
 impl Simulation {
+    /// Another folder of the same disk.
+    pub(super) fn beside(&self, folder: &str) -> Self {
+        Self { disk: Arc::clone(&self.disk), folder: format!("{folder}/") }
+    }
+
+    fn full(&self, name: &str) -> String {
+        format!("{}{name}", self.folder)
+    }
+
     /// Arms a trouble and counts steps anew.
     pub(super) fn expect(&self, trouble: Option<Trouble>) {
-        let mut disk = self.0.lock().unwrap();
+        let mut disk = self.disk.lock().unwrap();
         (disk.step, disk.trouble) = (0, trouble);
     }
 
     pub(super) fn steps(&self) -> usize {
-        self.0.lock().unwrap().step
+        self.disk.lock().unwrap().step
     }
 
     /// The process ends and the machine goes on: everything that was written is there.
     pub(super) fn restart(&self) {
-        let mut disk = self.0.lock().unwrap();
+        let mut disk = self.disk.lock().unwrap();
         disk.is_down = false;
     }
 
     /// The machine comes up again after a power cut, with luck.
     pub(super) fn power_up(&self, luck: &mut StdRng) {
-        let mut disk = self.0.lock().unwrap();
+        let mut disk = self.disk.lock().unwrap();
         disk.is_down = false;
         disk.files.iter_mut().for_each(|file| file.after_power_cut(luck));
         let tables = disk.durable_names.len();
@@ -135,8 +153,8 @@ impl Simulation {
     }
 
     pub(super) fn content(&self, name: &str) -> Option<Vec<u8>> {
-        let disk = self.0.lock().unwrap();
-        disk.names.get(name).map(|file| disk.files[*file].content.clone())
+        let disk = self.disk.lock().unwrap();
+        disk.names.get(&self.full(name)).map(|file| disk.files[*file].content.clone())
     }
 }
 
@@ -146,11 +164,12 @@ pub(super) fn luck(seed: u64) -> StdRng {
 
 impl Folder for Simulation {
     fn path(&self, name: &str) -> PathBuf {
-        PathBuf::from("/simulated").join(name)
+        PathBuf::from("/simulated").join(self.full(name))
     }
 
     fn names(&self) -> io::Result<Vec<String>> {
-        Ok(self.0.lock().unwrap().names.keys().cloned().collect())
+        let disk = self.disk.lock().unwrap();
+        Ok(disk.names.keys().filter_map(|name| name.strip_prefix(&self.folder).map(str::to_owned)).collect())
     }
 
     fn open(&self, name: &str) -> Result<Option<Box<dyn Read + Send>>, AccessError> {
@@ -159,58 +178,81 @@ impl Folder for Simulation {
     }
 
     fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let mut disk = self.0.lock().unwrap();
+        let mut disk = self.disk.lock().unwrap();
         disk.step()?;
-        let file = disk.names.get(name).copied();
-        let file = file.unwrap_or_else(|| disk.make(name));
+        let file = disk.names.get(&self.full(name)).copied();
+        let file = file.unwrap_or_else(|| disk.make(&self.full(name)));
         disk.write(file, bytes)
     }
 
+    fn write_at(&mut self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut disk = self.disk.lock().unwrap();
+        let file = disk.names[&self.full(name)];
+        let offset = usize::try_from(offset).unwrap();
+        let half = bytes.len() / 2;
+        for part in [0..half, half..bytes.len()] {
+            disk.step()?;
+            disk.files[file].content[offset + part.start..offset + part.end].copy_from_slice(&bytes[part]);
+        }
+        disk.step()
+    }
+
     fn sync(&mut self, name: &str) -> io::Result<()> {
-        let mut disk = self.0.lock().unwrap();
-        let file = disk.names[name];
+        let mut disk = self.disk.lock().unwrap();
+        let file = disk.names[&self.full(name)];
         disk.sync(file)
     }
 
     fn cut(&mut self, name: &str, length: u64) -> io::Result<()> {
-        let mut disk = self.0.lock().unwrap();
+        let mut disk = self.disk.lock().unwrap();
         disk.step()?;
-        if let Some(file) = disk.names.get(name).copied() {
+        if let Some(file) = disk.names.get(&self.full(name)).copied() {
             disk.files[file].content.truncate(usize::try_from(length).unwrap());
         }
         disk.step()
     }
 
     fn create(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let mut disk = self.0.lock().unwrap();
+        let mut disk = self.disk.lock().unwrap();
+        let name = self.full(name);
         disk.step()?;
-        assert!(!disk.names.contains_key(name), "{name} is there already");
-        let file = disk.make(name);
+        assert!(!disk.names.contains_key(&name), "{name} is there already");
+        let file = disk.make(&name);
         disk.write(file, bytes)?;
         disk.sync(file)
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
-        let mut disk = self.0.lock().unwrap();
+        let mut disk = self.disk.lock().unwrap();
         disk.step()?;
-        let file = disk.names.remove(from).unwrap();
-        disk.names.insert(to.into(), file);
+        let file = disk.names.remove(&self.full(from)).unwrap();
+        disk.names.insert(self.full(to), file);
         disk.named();
         disk.step()
     }
 
     fn remove(&mut self, name: &str) -> io::Result<()> {
-        let mut disk = self.0.lock().unwrap();
+        let mut disk = self.disk.lock().unwrap();
         disk.step()?;
-        disk.names.remove(name).ok_or(io::ErrorKind::NotFound)?;
+        disk.names.remove(&self.full(name)).ok_or(io::ErrorKind::NotFound)?;
         disk.named();
         disk.step()
     }
 
     fn sync_names(&mut self) -> io::Result<()> {
-        let mut disk = self.0.lock().unwrap();
+        let mut disk = self.disk.lock().unwrap();
         disk.step()?;
         disk.durable_names = vec![disk.names.clone()];
         disk.step()
+    }
+
+    fn syncer(&self) -> io::Result<Box<dyn FnOnce() -> io::Result<()> + Send>> {
+        let disk = Arc::clone(&self.disk);
+        Ok(Box::new(move || {
+            let mut disk = disk.lock().unwrap();
+            (0..disk.files.len()).try_for_each(|file| disk.sync(file))?;
+            disk.durable_names = vec![disk.names.clone()];
+            disk.step()
+        }))
     }
 }

@@ -1,0 +1,173 @@
+use std::{
+    io,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread::JoinHandle,
+};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::{
+    access,
+    error::StoreError,
+    folder::OsFolder,
+    home::Home,
+    log::{self, Entry, Log, SEGMENT},
+    mend::mend,
+};
+
+/// Makes the records of many lives durable together: one queue, one owner, one write and one sync for all that waits (DESIGN,
+/// "Durability"). Dropping it ends the owner; what was acknowledged is durable.
+#[derive(Debug)]
+pub struct CommitLog {
+    queue: mpsc::Sender<Order>,
+    root: PathBuf,
+    /// The file system whose files the log vouches for.
+    device: u64,
+}
+
+/// One life's place in a log.
+#[derive(Debug, Clone)]
+pub(super) struct Share {
+    queue: mpsc::Sender<Order>,
+    life: Arc<str>,
+}
+
+/// Lines that wait to be durable, and whoever waits for them.
+#[derive(Debug)]
+struct Order {
+    life: Arc<str>,
+    lines: Vec<u8>,
+    done: oneshot::Sender<Result<(), Arc<io::Error>>>,
+}
+
+/// Orders that may wait; a being waits before it when more do.
+const MAX_WAITING: usize = 4_096;
+/// Longer writes are made durable in the journal itself.
+pub(super) const LONGEST_SHARED: usize = 1 << 20;
+/// No entry takes more.
+const LARGEST_ENTRY: usize = LONGEST_SHARED + (64 << 10) + 64;
+/// Full segments that may wait for their journals to be synced before the log waits for it.
+const MAX_FULL: usize = 16;
+
+impl CommitLog {
+    /// Opens a home's log, for its daemon alone. First the journals are brought up to what an earlier daemon made durable; the sentences tell of it.
+    pub fn open(home: &Home) -> Result<(Self, Vec<String>), StoreError> {
+        let mut folder = OsFolder::lock(&home.commit())?;
+        let mended = mend_in(home, &mut folder)?;
+        let device = access::make_folder(home.path()).map(|folder| folder.metadata().map(|found| found.dev()))?;
+        let device = device.map_err(|source| StoreError::Unreadable { path: home.path().to_owned(), source })?;
+        let (queue, orders) = mpsc::channel(MAX_WAITING);
+        let owner = Owner { log: Log::new(Box::new(folder), SEGMENT), sweep: None, unswept: 0 };
+        let spawned = std::thread::Builder::new().name("commit-log".to_owned()).spawn(move || owner.run(orders));
+        spawned.map_err(|source| StoreError::Unreadable { path: home.commit(), source })?;
+        Ok((Self { queue, root: home.path().to_owned(), device }, mended))
+    }
+
+    /// Brings the journals of a home up to what a daemon that is gone made durable; nothing where one runs, or never ran.
+    pub fn mend(home: &Home) -> Result<Vec<String>, StoreError> {
+        if OsFolder::look(&home.commit())?.is_none() {
+            return Ok(Vec::new());
+        }
+        match OsFolder::lock(&home.commit()) {
+            Err(StoreError::Held { .. }) => Ok(Vec::new()),
+            Err(error) => Err(error),
+            Ok(mut folder) => mend_in(home, &mut folder),
+        }
+    }
+
+    /// The place of a life in the log; `None` where its folder lies outside the home or on another file system.
+    pub(super) fn share(&self, dir: &Path) -> Option<Share> {
+        let life = dir.strip_prefix(&self.root).ok()?.to_str()?;
+        let device = access::folder(dir).ok()??.metadata().ok()?.dev();
+        (device == self.device && life.len() <= usize::from(u16::MAX))
+            .then(|| Share { queue: self.queue.clone(), life: life.into() })
+    }
+}
+
+fn mend_in(home: &Home, folder: &mut OsFolder) -> Result<Vec<String>, StoreError> {
+    mend(folder, &mut |life| {
+        let dir = home.path().join(life);
+        Ok(match OsFolder::look(&dir)? {
+            None => None,
+            Some(_) => Some(Box::new(OsFolder::lock(&dir)?)),
+        })
+    })
+}
+
+impl Share {
+    /// Makes lines durable. An error says that they may or may not be.
+    pub(super) async fn commit(&self, lines: Vec<u8>) -> io::Result<()> {
+        let (done, ticket) = oneshot::channel();
+        let gone = || io::Error::other("the commit log has ended");
+        self.queue.send(Order { life: Arc::clone(&self.life), lines, done }).await.map_err(|_| gone())?;
+        ticket.await.map_err(|_| gone())?.map_err(|error| io::Error::new(error.kind(), error))
+    }
+
+    /// Says that the journal is durable and somebody else may write it now.
+    pub(super) async fn let_go(&self) -> io::Result<()> {
+        self.commit(Vec::new()).await
+    }
+}
+
+/// The thread that writes.
+#[derive(Debug)]
+struct Owner {
+    log: Log,
+    /// Full segments whose journals are being synced.
+    sweep: Option<(JoinHandle<io::Result<()>>, Vec<String>)>,
+    /// How many segments could not be swept; that is tried again when there are more.
+    unswept: usize,
+}
+
+impl Owner {
+    fn run(mut self, mut orders: mpsc::Receiver<Order>) {
+        let mut batch: Vec<Order> = Vec::new();
+        while let Some(order) = orders.blocking_recv() {
+            let mut bytes = entry(&order).size();
+            batch.push(order);
+            while bytes < log::room(SEGMENT) - LARGEST_ENTRY {
+                let Ok(order) = orders.try_recv() else { break };
+                bytes += entry(&order).size();
+                batch.push(order);
+            }
+            let written = self.log.write(batch.iter().map(entry)).map_err(Arc::new);
+            for order in batch.drain(..) {
+                // Whoever stopped waiting is told by its journal at the next start.
+                let _unread = order.done.send(written.clone());
+            }
+            self.sweep();
+        }
+    }
+
+    /// Lets full segments be used again once all journals are synced, beside what goes on.
+    fn sweep(&mut self) {
+        let must_wait = self.log.full() > MAX_FULL;
+        if let Some((swept, segments)) = self.sweep.take_if(|(swept, _)| must_wait || swept.is_finished()) {
+            match swept.join().unwrap_or_else(|_| Err(io::Error::other("the sweep panicked"))) {
+                Ok(()) => {
+                    self.unswept = 0;
+                    self.log.give_back(segments);
+                }
+                Err(error) => {
+                    tracing::warn!("the journals could not be synced, so the commit log is kept: {error}");
+                    self.unswept = segments.len();
+                    self.log.keep(segments);
+                }
+            }
+        }
+        if self.sweep.is_none() && self.log.full() > self.unswept {
+            let started =
+                self.log.syncer().and_then(|sync| std::thread::Builder::new().name("commit-sweep".to_owned()).spawn(sync));
+            match started {
+                Ok(swept) => self.sweep = Some((swept, self.log.take_full())),
+                Err(error) => tracing::warn!("the journals could not be synced, so the commit log is kept: {error}"),
+            }
+        }
+    }
+}
+
+fn entry(order: &Order) -> Entry<'_> {
+    Entry { life: &order.life, lines: &order.lines }
+}
