@@ -7,23 +7,16 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table and talks on stderr")]
 #![expect(clippy::as_conversions, reason = "counts become rates")]
 
-use std::{
-    error::Error,
-    io::{BufRead, BufReader, Write},
-    num::NonZeroUsize,
-    path::{Path, PathBuf},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    sync::Arc,
-    time::Instant,
-};
+mod support;
+
+use std::{num::NonZeroUsize, path::Path, sync::Arc, time::Instant};
 
 use serde_json::json;
 use singularity::{
     being::{ChatMessage, ChatRequest, Completion, ToolDefinition},
     model::embedded::{Embedded, Sampling, pull},
 };
-
-type Outcome<T> = Result<T, Box<dyn Error>>;
+use support::{Outcome, Peer, asked, median};
 
 /// What is measured of either side, in tokens per second.
 #[derive(Default)]
@@ -39,14 +32,12 @@ struct Plan {
 }
 
 fn main() -> Outcome<()> {
-    let quick = std::env::args().any(|argument| argument == "--quick");
-    let plan = if quick {
+    let plan = if asked("--quick") {
         Plan { rounds: 1, prompt_words: 200, written: 24 }
     } else {
         Plan { rounds: 5, prompt_words: 700, written: 128 }
     };
-    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target");
-    let file = pull::pull(&target.join("models"), &mut |_| {})?;
+    let file = pull::pull(&support::target().join("models"), &mut |_| {})?;
     let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let start = Instant::now();
     let model = Embedded::load(&file, threads)?;
@@ -58,8 +49,7 @@ fn main() -> Outcome<()> {
         let answer = runtime.block_on(model.complete(request, sampling));
         answer.map(|answer| (answer, start.elapsed().as_secs_f64()))
     };
-    let alone = std::env::args().any(|argument| argument == "--alone");
-    let mut peer = match if alone { Err("as asked".into()) } else { Peer::start(&target.join("bench/llama"), &file, threads) } {
+    let mut peer = match if asked("--alone") { Err("as asked".into()) } else { llama(&file, threads) } {
         Ok(peer) => Some(peer),
         Err(error) => {
             eprintln!("llama.cpp is left out: {error}");
@@ -76,7 +66,7 @@ fn main() -> Outcome<()> {
         let (answer, seconds) = ask(&request, plan.written)?;
         ours.written.push(answer.usage.completion_tokens as f64 / seconds);
         if let Some(peer) = &mut peer {
-            let (prompt, written) = peer.measure(answer.usage.prompt_tokens, answer.usage.completion_tokens)?;
+            let (prompt, written) = measure(peer, answer.usage.prompt_tokens, answer.usage.completion_tokens)?;
             theirs.prompt.push(prompt);
             theirs.written.push(written);
         }
@@ -126,19 +116,7 @@ fn line(what: &str, ours: &[f64], theirs: &[f64]) {
     }
 }
 
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-/// llama.cpp in a Python process that answers one line per line.
-struct Peer {
-    child: Child,
-    to: ChildStdin,
-    from: BufReader<ChildStdout>,
-}
-
+/// llama.cpp in a Python process.
 const SCRIPT: &str = "
 import sys, time
 from llama_cpp import Llama
@@ -156,60 +134,12 @@ for line in sys.stdin:
     print(prompt / read, written / (time.perf_counter() - start), flush=True)
 ";
 
-impl Peer {
-    fn start(venv: &Path, file: &Path, threads: NonZeroUsize) -> Outcome<Self> {
-        let python = install(venv)?;
-        let mut command = Command::new(python);
-        command.args(["-c", SCRIPT]).arg(file).arg(threads.to_string());
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-        let (to, from) = (child.stdin.take().ok_or("no stdin")?, child.stdout.take().ok_or("no stdout")?);
-        let mut peer = Self { child, to, from: BufReader::new(from) };
-        match peer.line()?.as_str() {
-            "ready" => Ok(peer),
-            other => Err(format!("it said `{other}`").into()),
-        }
-    }
-
-    fn measure(&mut self, prompt: u64, written: u64) -> Outcome<(f64, f64)> {
-        writeln!(self.to, "{prompt} {written}")?;
-        let line = self.line()?;
-        let (prompt, written) = line.split_once(' ').ok_or("an odd answer")?;
-        Ok((prompt.parse()?, written.parse()?))
-    }
-
-    fn line(&mut self) -> Outcome<String> {
-        let mut line = String::new();
-        if self.from.read_line(&mut line)? == 0 {
-            return Err("it ended; is its wheel whole?".into());
-        }
-        Ok(line.trim().to_owned())
-    }
+fn llama(file: &Path, threads: NonZeroUsize) -> Outcome<Peer> {
+    Peer::start("llama", &["llama-cpp-python==0.3.36"], SCRIPT, &[&file.to_string_lossy(), &threads.to_string()])
 }
 
-impl Drop for Peer {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Makes the virtual environment with `llama-cpp-python`, which compiles for some minutes where no wheel fits.
-fn install(venv: &Path) -> Outcome<PathBuf> {
-    let python = venv.join("bin/python");
-    let run =
-        |command: &mut Command| -> Outcome<bool> { Ok(command.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success()) };
-    if python.exists() && run(Command::new(&python).args(["-c", "import llama_cpp"]))? {
-        return Ok(python);
-    }
-    eprintln!("installing llama-cpp-python into {}; this can take ten minutes", venv.display());
-    if !run(Command::new("python3").args(["-m", "venv"]).arg(venv))? {
-        return Err("no virtual environment could be made".into());
-    }
-    let installed = run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "llama-cpp-python"]))?;
-    if installed {
-        Ok(python)
-    } else {
-        Err("pip could not install `llama-cpp-python`; it needs a C++ compiler where no wheel fits".into())
-    }
+fn measure(llama: &mut Peer, prompt: u64, written: u64) -> Outcome<(f64, f64)> {
+    let line = llama.ask(&format!("{prompt} {written}"))?;
+    let (prompt, written) = line.split_once(' ').ok_or("an odd answer")?;
+    Ok((prompt.parse()?, written.parse()?))
 }

@@ -32,6 +32,8 @@ pub enum StoreError {
         path.display(), newest(expected.as_ref())
     )]
     Edited { path: PathBuf, found: Digest, expected: Option<Digest> },
+    #[error("state: {} is not what the journal's records make; move it away and it is made anew from them", path.display())]
+    Diverged { path: PathBuf },
     #[error(
         "state: {} has no journal beside it; put {} back, or move the picture away to begin a new life",
         picture.display(), journal.display()

@@ -86,7 +86,7 @@ impl Replay {
             let from_picture = Self::read(folder)?;
             replay.picture_length = Some(own.length);
             if from_picture.state != replay.state {
-                return Err(replay.unknown_picture(path, &own));
+                return Err(StoreError::Diverged { path });
             }
         }
         Ok(replay)

@@ -135,3 +135,13 @@ fn closed_files_take_an_eighth_of_the_space() {
     let compressed: u64 = closed(&dir).iter().map(|path| fs::metadata(path).unwrap().len()).sum();
     assert!(compressed * 8 <= plain, "{compressed} of {plain}");
 }
+
+#[test]
+fn a_picture_that_its_own_records_do_not_make_is_told() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("life");
+    let (mut life, mut state, _) = crate::store::Life::open(&dir, fresh()).unwrap().begin(at(0)).unwrap();
+    state.cycle += 1;
+    life.checkpoint(&state, at(1)).unwrap();
+    assert!(matches!(verify(&dir), Err(StoreError::Diverged { .. })));
+}
