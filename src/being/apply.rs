@@ -6,7 +6,7 @@ use super::{
     event::{Birth, Event, Record},
     state::{ActionRecord, AgentState, BeingStatus, CreatedResources, MAX_RECENT_ACTIONS, SCHEMA_VERSION},
 };
-use crate::vocab::Timestamp;
+use crate::vocab::{Timestamp, day_of};
 
 impl AgentState {
     /// Begins a life from its first record; `None` if that is no birth.
@@ -50,6 +50,7 @@ impl AgentState {
             Event::CycleStarted { framing, stimulus } => {
                 self.status = BeingStatus::Running;
                 self.cycle = cycle;
+                self.budget.begin_cycle();
                 self.conversation.push(ChatMessage::user(framing));
                 let observed =
                     stimulus.iter().map(|text| ChatMessage::user(format!("External observation for this cycle: {text}")));
@@ -59,7 +60,7 @@ impl AgentState {
                 self.conversation.push(ChatMessage::assistant(content.clone(), tool_calls.clone()));
             }
             Event::CostDebited { api, instance, tokens, .. } => {
-                self.budget.debit(Cost { api: *api, instance: *instance, tokens: *tokens });
+                self.budget.debit(Cost { api: *api, instance: *instance, tokens: *tokens }, day_of(at));
             }
             Event::ToolFinished { .. } => self.finish_call(event, cycle, at),
             Event::RevenueCredited { amount, transaction, .. } => self.budget.credit(*amount, transaction.clone()),

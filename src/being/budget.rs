@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::chat::Usage;
-use crate::vocab::{Span, Usd};
+use crate::vocab::{Date, Span, Usd};
 
 /// The money of a being, exact to the last digit (SPEC §5). `remaining = starting + granted + earned − api_spent − instance_spent`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,7 +21,16 @@ pub struct Budget {
     /// Transactions that were credited, as `tool:id`; each earns once.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub credited: BTreeSet<String>,
+    /// What was spent on each day, in UTC; the newest [`MAX_KEPT_DAYS`] of them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub days: BTreeMap<Date, Usd>,
+    /// What was spent since the last cycle began.
+    #[serde(default, skip_serializing_if = "Usd::is_zero")]
+    pub cycle_spent: Usd,
 }
+
+/// How many days a budget remembers. More than one, so that a clock that was ahead for a while does not hold the days before it back.
+pub const MAX_KEPT_DAYS: usize = 8;
 
 /// What a model costs, per million tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,6 +74,8 @@ impl Budget {
             earned: Usd::ZERO,
             granted: BTreeMap::new(),
             credited: BTreeSet::new(),
+            days: BTreeMap::new(),
+            cycle_spent: Usd::ZERO,
         }
     }
 
@@ -78,12 +89,33 @@ impl Budget {
         self.earned - self.api_spent - self.instance_spent
     }
 
-    /// Takes the cost of a call; may go below zero once, the gate then holds.
-    pub fn debit(&mut self, cost: Cost) {
+    /// What was spent on a day. One that may have been forgotten shares the account of the oldest that is kept, so that no day gets its
+    /// allowance twice, however the clock jumps.
+    pub fn spent_on(&self, day: Date) -> Usd {
+        self.days.get(&self.account_of(day)).copied().unwrap_or_default()
+    }
+
+    fn account_of(&self, day: Date) -> Date {
+        let oldest = self.days.keys().next().filter(|_| self.days.len() >= MAX_KEPT_DAYS);
+        oldest.map_or(day, |oldest| day.max(*oldest))
+    }
+
+    /// Takes the cost of a call that was made on `day`; may go below zero once, the gate then holds.
+    pub fn debit(&mut self, cost: Cost, day: Date) {
+        self.cycle_spent += cost.total();
+        *self.days.entry(self.account_of(day)).or_default() += cost.total();
+        if self.days.len() > MAX_KEPT_DAYS {
+            self.days.pop_first();
+        }
         self.api_spent += cost.api;
         self.instance_spent += cost.instance;
         self.total_tokens = self.total_tokens.saturating_add(cost.tokens);
         self.remaining -= cost.total();
+    }
+
+    /// Begins a cycle, of which nothing is spent.
+    pub const fn begin_cycle(&mut self) {
+        self.cycle_spent = Usd::ZERO;
     }
 
     /// Adds earned money; a transaction that was credited before changes nothing.
@@ -124,7 +156,7 @@ mod tests {
         let price = Price { input: usd("2"), output: usd("6") };
         let mut budget = Budget::new(usd("10"));
         let cost = Cost::of(Usage::new(250_000, 125_000), price, Span::from_secs(5_400), usd("4"));
-        budget.debit(cost);
+        budget.debit(cost, Date::ZERO);
         assert_eq!((cost.total(), budget.remaining, budget.total_tokens), (usd("7.25"), usd("2.75"), 375_000));
         assert!(budget.is_balanced());
     }
@@ -132,7 +164,7 @@ mod tests {
     #[test]
     fn a_call_may_overdraw_once_and_the_gate_then_holds() {
         let mut budget = Budget::new(usd("0.50"));
-        budget.debit(Cost { api: usd("1"), instance: usd("2"), tokens: 500_000 });
+        budget.debit(Cost { api: usd("1"), instance: usd("2"), tokens: 500_000 }, Date::ZERO);
         assert_eq!(budget.remaining, usd("-2.5"));
         assert!(!budget.is_solvent());
     }
@@ -142,9 +174,34 @@ mod tests {
         let mut budget = Budget::new(usd("0.000000000000001"));
         budget.credit(usd("1000000000000"), None);
         for _ in 0..1_000 {
-            budget.debit(Cost::of(Usage::new(1, 2), Price::default(), Span::from_secs(1), usd("0.07")));
+            budget.debit(Cost::of(Usage::new(1, 2), Price::default(), Span::from_secs(1), usd("0.07")), Date::ZERO);
         }
         assert!(budget.is_balanced(), "{budget:?}");
+    }
+
+    #[test]
+    fn a_clock_that_jumps_gives_no_day_its_allowance_twice_and_takes_none_away() {
+        let day = |day: i8, year: i16| Date::new(year, 12, day).unwrap();
+        let cent = Cost { api: usd("0.01"), instance: Usd::ZERO, tokens: 1 };
+        let mut budget = Budget::new(usd("10"));
+        budget.debit(cent, day(2, 2026));
+        budget.debit(cent, day(1, 2031));
+        assert_eq!(budget.spent_on(day(2, 2026)), usd("0.01"), "the day goes on where it was");
+        assert_eq!(budget.spent_on(day(3, 2026)), Usd::ZERO, "a day that comes is not held back by one far ahead");
+        for date in 3..=30 {
+            budget.debit(cent, day(date, 2026));
+        }
+        assert_eq!(budget.days.len(), MAX_KEPT_DAYS);
+        assert_eq!(budget.spent_on(day(30, 2026)), usd("0.01"));
+        budget.debit(cent, day(2, 2026));
+        assert_eq!(budget.spent_on(day(2, 2026)), usd("0.02"), "a day that was forgotten does not begin anew");
+    }
+
+    #[test]
+    fn a_state_of_before_there_were_limits_is_read_and_written_as_it_was() {
+        let old = "{\"starting\":\"1\",\"remaining\":\"1\",\"api_spent\":\"0\",\"instance_spent\":\"0\",\"total_tokens\":0,\"earned\":\"0\"}";
+        let read: Budget = serde_json::from_str(old).unwrap();
+        assert_eq!((&read, serde_json::to_string(&read).unwrap().as_str()), (&Budget::new(usd("1")), old));
     }
 
     #[test]

@@ -69,8 +69,8 @@ pub struct Ready {
 /// What is to be done once the facts are durable. At most one is under way at a time.
 #[derive(Debug)]
 pub enum Effect {
-    /// Ask a model, after a wait; answer with [`Input::Thought`].
-    Think { request: ChatRequest, after: Span },
+    /// Ask a model, after a wait; answer with [`Input::Thought`]. It may cost up to `worst`, as far as that can be known.
+    Think { request: ChatRequest, after: Span, worst: Usd },
     /// Call a tool; answer with [`Input::Called`].
     Call(ToolCall),
     /// The cycle is over; send [`Input::Wake`] when it is time for the next.

@@ -6,6 +6,7 @@ mod budget;
 mod chat;
 mod event;
 mod exchange;
+mod gate;
 mod identity;
 mod mind;
 mod outcome;
@@ -20,14 +21,15 @@ mod simulation;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use budget::{Budget, Cost, Price};
+pub use budget::{Budget, Cost, MAX_KEPT_DAYS, Price};
 pub use chat::{ChatMessage, ChatRequest, Completion, Finish, FunctionCall, Role, ToolCall, ToolCallKind, ToolDefinition, Usage};
 pub use event::{Birth, Event, OpenCall, Record};
 pub use exchange::{Effect, Ending, Input, Ready, ThinkError, ThinkErrorClass, Thought};
+pub use gate::{Closed, Limit};
 pub use identity::{BadIdentity, DeclaredIdentity, Identity};
 pub use mind::{Child, MAX_KEPT_MEMORIES, Memory, Mind, MindChange, default_prompt};
 pub use outcome::{Outcome, Revenue, Status};
 pub use report::{CycleStatus, Report};
-pub use rules::{Retry, Rules};
+pub use rules::{Limits, Offer, Retry, Rules};
 pub use state::{ActionRecord, AgentState, BeingStatus, CreatedResources, MAX_RECENT_ACTIONS, SCHEMA_VERSION};
 pub use step::Being;

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::state::AgentState;
+use super::{gate::Limit, state::AgentState};
 use crate::vocab::Usd;
 
 /// What came of one cycle; `once` prints it (SPEC §4).
@@ -32,6 +32,20 @@ pub enum CycleStatus {
     ToolRoundLimit,
     /// The solvency gate is closed: nothing is spent until money comes in.
     BudgetExhausted,
+    /// What a day may cost is spent: it rests until the next one.
+    DayLimit,
+    /// What a cycle may cost is spent.
+    CycleLimit,
+}
+
+impl From<Limit> for CycleStatus {
+    fn from(limit: Limit) -> Self {
+        match limit {
+            Limit::Balance => Self::BudgetExhausted,
+            Limit::Day => Self::DayLimit,
+            Limit::Cycle => Self::CycleLimit,
+        }
+    }
 }
 
 impl Report {

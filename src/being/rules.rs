@@ -1,6 +1,6 @@
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use super::chat::ToolDefinition;
+use super::{budget::Price, chat::ToolDefinition};
 use crate::vocab::{Span, Usd};
 
 /// What an operator laid down for a being's cycles. An edit replaces it between two steps.
@@ -17,6 +17,43 @@ pub struct Rules {
     /// Tokens that an answer may have.
     pub max_tokens: u32,
     pub retry: Retry,
+    pub limits: Limits,
+    /// What every declared model may take for an answer.
+    pub offers: Arc<[Offer]>,
+}
+
+/// What holds a being's spending, beside its balance.
+#[derive(Debug, Clone, Default)]
+pub struct Limits {
+    /// What a day, in UTC, may cost.
+    pub per_day: Option<Usd>,
+    /// What a cycle may cost.
+    pub per_cycle: Option<Usd>,
+    /// Whether a call is made only when what it may cost is there.
+    pub reserve: bool,
+    /// Balances that are told when the balance falls to them.
+    pub warn_below: BTreeSet<Usd>,
+}
+
+/// What one declared model may take for an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offer {
+    pub model: String,
+    pub price: Price,
+    pub max_tokens: u32,
+    /// Whether it is of the being's chain: asked when others do not answer.
+    pub is_of_chain: bool,
+}
+
+impl Rules {
+    /// What a request of at most `prompt_tokens` to `model` may cost: a model that fails may have counted all the same, so each one that
+    /// may be asked is paid. Time is not foreseen.
+    pub fn worst_case(&self, model: &str, prompt_tokens: u64) -> Usd {
+        let asked = self.offers.iter().filter(|offer| offer.is_of_chain || offer.model == model);
+        asked
+            .map(|offer| offer.price.input.for_tokens(prompt_tokens) + offer.price.output.for_tokens(offer.max_tokens.into()))
+            .sum()
+    }
 }
 
 /// How often, and after which wait, a model is asked again that could not answer for now.

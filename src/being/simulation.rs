@@ -6,10 +6,11 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::{
-    ActionRecord, AgentState, Being, Completion, Effect, Ending, Event, Finish, Input, Outcome, Price, Ready, Record, Retry,
-    Revenue, Role, Rules, Status, ThinkError, ThinkErrorClass, Thought, ToolCall, Usage, testing,
+    ActionRecord, AgentState, Being, ChatRequest, Completion, Effect, Ending, Event, Finish, Input, Limits, Offer, Outcome, Price,
+    Ready, Record, Retry, Revenue, Role, Rules, Status, ThinkError, ThinkErrorClass, Thought, ToolCall, Usage, testing,
+    window::prompt_tokens,
 };
-use crate::vocab::{Span, Timestamp};
+use crate::vocab::{Span, Timestamp, Usd, day_of};
 
 /// What is on disk, and what happened outside.
 struct World {
@@ -17,8 +18,14 @@ struct World {
     journal: Vec<Record>,
     /// How often each call was carried out.
     made: BTreeMap<String, u32>,
-    /// Think effects that were carried out while the durable balance was not above zero.
+    /// Think effects that were carried out while the durable balance, or what is left of a limit, was not above zero.
     spent_while_closed: u32,
+    /// It jumps both ways.
+    now: Timestamp,
+    /// Whether servers count no more than what can be known before.
+    honest: bool,
+    /// Calls that took what is left under a limit below zero.
+    overdrawn: u32,
     next_call: u32,
     crashes: u32,
     /// Transactions that a call reported as earned, by call.
@@ -47,13 +54,16 @@ enum Died {
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, honest: bool) -> Self {
         let birth = Event::Started { birth: Some(Box::new(testing::birth())) };
         let mut world = Self {
             luck: Luck(seed),
             journal: Vec::new(),
             made: BTreeMap::new(),
             spent_while_closed: 0,
+            now: Timestamp::UNIX_EPOCH,
+            honest,
+            overdrawn: 0,
             next_call: 0,
             crashes: 0,
             earned: BTreeMap::new(),
@@ -65,7 +75,7 @@ impl World {
     fn write(&mut self, cycle: u64, events: Vec<Event>) {
         for event in events {
             let seq = u64::try_from(self.journal.len()).unwrap() + 1;
-            self.journal.push(Record { seq, at: Timestamp::UNIX_EPOCH, cycle, event });
+            self.journal.push(Record { seq, at: self.now, cycle, event });
         }
     }
 
@@ -74,6 +84,26 @@ impl World {
         let mut state = AgentState::born(first).unwrap();
         rest.iter().for_each(|record| state.apply(record));
         state
+    }
+
+    /// Lets time pass, or sets the clock to another day of the fortnight.
+    fn tick(&mut self) {
+        let seconds = if self.luck.percent(5) { self.luck.below(14 * 86_400) } else { 0 };
+        let past = i64::try_from(seconds).unwrap();
+        self.now = if past > 0 { Timestamp::from_second(past).unwrap() } else { self.now + jiff::Span::new().minutes(1) };
+    }
+
+    /// What the journal says is left under each limit at `now`, by sums of its own.
+    fn left(&self, rules: &Rules) -> Vec<Usd> {
+        let spent = |counts: &dyn Fn(&Record) -> bool| -> Usd {
+            let debits = self.journal.iter().filter(|record| counts(record));
+            debits.filter_map(|record| if let Event::CostDebited { amount, .. } = record.event { Some(amount) } else { None }).sum()
+        };
+        let began = self.journal.iter().rposition(|record| matches!(record.event, Event::CycleStarted { .. })).unwrap_or(0);
+        let began = self.journal[began].seq;
+        let day = rules.limits.per_day.map(|most| most - spent(&|record| day_of(record.at) == day_of(self.now)));
+        let cycle = rules.limits.per_cycle.map(|most| most - spent(&|record| record.seq > began));
+        [Some(self.replay().budget.remaining), day, cycle].into_iter().flatten().collect()
     }
 
     fn open_calls(&self) -> BTreeSet<String> {
@@ -110,38 +140,41 @@ impl World {
         self.write(self.replay().cycle, vec![Event::Started { birth: None }]);
         let open = self.open_calls();
         let mut being = Being::new(self.replay());
-        let ready = being.recover(&open, Timestamp::UNIX_EPOCH);
+        let ready = being.recover(&open, self.now);
         self.persist(&being, ready.facts)?;
         let mut input = Input::Wake;
         for _ in 0..steps {
-            let Ready { facts, then } = being.step(rules, input, Timestamp::UNIX_EPOCH);
+            let Ready { facts, then } = being.step(rules, input, self.now);
             self.persist(&being, facts)?;
             assert_eq!(*being.state(), self.replay(), "the live state is what the journal says");
             input = match then {
-                Some(effect) => self.carry_out(effect)?,
+                Some(effect) => self.carry_out(rules, effect)?,
                 None if being.is_busy() => Input::Abandoned,
                 None => return Err(Died::Ended),
             };
             self.maybe_crash()?;
+            self.tick();
             if self.luck.percent(5) {
                 let id = self.luck.below(3).to_string();
-                let granted = being.step(rules, Input::Granted { id, usd: testing::usd("1") }, Timestamp::UNIX_EPOCH);
+                let granted = being.step(rules, Input::Granted { id, usd: testing::usd("1") }, self.now);
                 self.persist(&being, granted.facts)?;
             }
             if self.luck.percent(2) {
-                let ready = being.step(rules, Input::Stop, Timestamp::UNIX_EPOCH);
+                let ready = being.step(rules, Input::Stop, self.now);
                 self.persist(&being, ready.facts)?;
             }
         }
         Ok(())
     }
 
-    fn carry_out(&mut self, effect: Effect) -> Result<Input, Died> {
+    fn carry_out(&mut self, rules: &Rules, effect: Effect) -> Result<Input, Died> {
         match effect {
-            Effect::Think { request, .. } => {
+            Effect::Think { request, worst, .. } => {
                 assert_well_formed(&request.messages);
-                self.spent_while_closed += u32::from(!self.replay().budget.is_solvent());
-                Ok(Input::Thought { result: self.think(), elapsed: Span::from_secs(1) })
+                let left = self.left(rules);
+                self.spent_while_closed += u32::from(!left.iter().all(|left| left.is_positive()));
+                self.overdrawn += u32::from(left.iter().any(|left| worst > *left));
+                Ok(Input::Thought { result: self.think(rules, &request), elapsed: Span::from_secs(1) })
             }
             Effect::Call(call) => {
                 self.maybe_crash()?;
@@ -171,9 +204,11 @@ impl World {
         outcome
     }
 
-    fn think(&mut self) -> Result<Thought, ThinkError> {
-        let price = Price { input: testing::usd("1000"), output: testing::usd("2000") };
-        let usage = Usage::new(self.tokens(), self.tokens());
+    fn think(&mut self, rules: &Rules, request: &ChatRequest) -> Result<Thought, ThinkError> {
+        let price = price();
+        let most = (prompt_tokens(request), u64::from(rules.max_tokens));
+        let (prompt, answer) = (self.tokens(), self.tokens());
+        let usage = if self.honest { Usage::new(prompt.min(most.0), answer.min(most.1)) } else { Usage::new(prompt, answer) };
         if self.luck.percent(10) {
             let class =
                 if self.luck.percent(50) { ThinkErrorClass::TooLong } else { ThinkErrorClass::Transient { retry_after: None } };
@@ -215,15 +250,21 @@ fn assert_well_formed(messages: &[super::ChatMessage]) {
     assert!(owed.is_empty(), "calls without results: {owed:?}");
 }
 
-fn rules(context_tokens: u32) -> Rules {
+fn price() -> Price {
+    Price { input: testing::usd("1000"), output: testing::usd("2000") }
+}
+
+fn rules(context_tokens: u32, limits: Limits) -> Rules {
     Rules {
         max_tool_rounds: 3,
-        instance_usd_per_hour: testing::usd("1"),
+        instance_usd_per_hour: testing::usd(if limits.reserve { "0" } else { "1" }),
         stimulus: Some("rain".into()),
         tools: Vec::new().into(),
         context_tokens,
         max_tokens: 100,
         retry: Retry { max_attempts: Some(5), ..Retry::default() },
+        limits,
+        offers: [Offer { model: "smol".into(), price: price(), max_tokens: 100, is_of_chain: true }].into(),
     }
 }
 
@@ -231,6 +272,17 @@ fn check(world: &World) {
     let state = world.replay();
     assert!(state.budget.is_balanced(), "money is what its parts say: {:?}", state.budget);
     assert_eq!(world.spent_while_closed, 0, "nothing is spent while the gate is closed");
+    let mut told = None;
+    for event in world.journal.iter().map(|record| &record.event) {
+        match event {
+            Event::Warning { message } if message.contains("left of what a") => {
+                let limit = message.rsplit_once("left of what a").map(|(_, limit)| limit);
+                assert_ne!(std::mem::replace(&mut told, limit), limit, "a limit that holds is told once, and not at each wake");
+            }
+            Event::Started { .. } | Event::CostDebited { .. } | Event::Warning { .. } => told = None,
+            _ => {}
+        }
+    }
     let count = |wanted: fn(&Event) -> Option<&String>| {
         let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
         world.journal.iter().filter_map(|record| wanted(&record.event)).for_each(|id| *counts.entry(id).or_default() += 1);
@@ -263,8 +315,8 @@ proptest! {
 
     #[test]
     fn no_crash_makes_a_call_twice_or_loses_or_doubles_money(seed in any::<u64>(), context in prop_oneof![Just(600_u32), Just(100_000)]) {
-        let mut world = World::new(seed);
-        let rules = rules(context);
+        let mut world = World::new(seed, false);
+        let rules = rules(context, Limits::default());
         for _ in 0..8 {
             let _ended = world.live(&rules, 60);
         }
@@ -274,5 +326,25 @@ proptest! {
         check(&world);
         let lost = world.journal.iter().filter(|record| matches!(&record.event, Event::ToolFinished { status: Status::Indeterminate, error_code, .. } if error_code.as_deref() == Some("interrupted"))).count();
         prop_assert!(lost <= world.made.len() + usize::try_from(world.crashes).unwrap());
+    }
+
+    #[test]
+    fn no_limit_is_passed_however_the_clock_jumps_and_wherever_a_process_dies(
+        seed in any::<u64>(), reserve in any::<bool>(), of_cycle in prop_oneof![Just("0.4"), Just("1"), Just("100")]
+    ) {
+        let mut world = World::new(seed, reserve);
+        let (per_day, per_cycle) = (Some(testing::usd("2")), Some(testing::usd(of_cycle)));
+        let rules = rules(600, Limits { per_day, per_cycle, reserve, warn_below: [testing::usd("5")].into() });
+        for _ in 0..8 {
+            let _ended = world.live(&rules, 60);
+        }
+        let mut being = Being::new(world.replay());
+        let facts = being.recover(&world.open_calls(), world.now).facts;
+        world.write(being.state().cycle, facts);
+        check(&world);
+        if reserve {
+            prop_assert_eq!(world.overdrawn, 0, "a call is made only when what it may cost is there");
+            prop_assert!(!world.replay().budget.remaining.is_negative());
+        }
     }
 }

@@ -2,16 +2,17 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::{
     budget::{Cost, Price},
-    chat::{Completion, Finish, Role, ToolCall, Usage},
+    chat::{ChatRequest, Completion, Finish, Role, ToolCall, Usage},
     event::Event,
     exchange::{Effect, Ending, Input, Ready, ThinkError, ThinkErrorClass, Thought},
+    gate::{Closed, Limit, gate, warnings},
     outcome::{Outcome, Revenue, Status},
     report::{CycleStatus, Report},
     rules::Rules,
     state::{AgentState, BeingStatus},
-    window::Window,
+    window::{Window, prompt_tokens},
 };
-use crate::vocab::{Span, Timestamp};
+use crate::vocab::{Span, Timestamp, Usd};
 
 /// A being that is animated: its state, which outlives every process, and its turn, which does not.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub struct Being {
     turn: Turn,
     window: Window,
     stopping: bool,
+    /// The limit that was last told to hold, until a model is asked again.
+    told: Option<Limit>,
 }
 
 /// Where a being is in its cycle.
@@ -50,7 +53,7 @@ struct Cycle {
 impl Being {
     /// A being at rest, as a process finds it.
     pub const fn new(state: AgentState) -> Self {
-        Self { state, turn: Turn::Resting, window: Window::new(), stopping: false }
+        Self { state, turn: Turn::Resting, window: Window::new(), stopping: false, told: None }
     }
 
     /// The state, with every fact of every step so far applied.
@@ -66,6 +69,22 @@ impl Being {
     /// Tells whether a cycle is under way.
     pub const fn is_busy(&self) -> bool {
         matches!(self.turn, Turn::Thinking { .. } | Turn::Calling { .. })
+    }
+
+    /// What keeps a being at rest from its next cycle, if anything does; nothing that it would cost to ask a model is left out.
+    pub fn closed(&self, rules: &Rules, now: Timestamp) -> Option<Closed> {
+        let foreseen = || {
+            let mut window = self.window.clone();
+            window.widen();
+            worst_case(rules, &window.request(&self.state, rules))
+        };
+        let worst = if rules.limits.reserve { foreseen() } else { Usd::ZERO };
+        gate(&self.state.budget, &rules.limits, Usd::ZERO, worst, now).err()
+    }
+
+    /// The limit that the being told to hold it, until it asks a model again.
+    pub const fn told(&self) -> Option<Limit> {
+        self.told
     }
 
     /// Answers the calls that an earlier process left open: one that had begun is `indeterminate` and is never made again
@@ -96,7 +115,7 @@ impl Being {
                 self.note(&mut ready, Event::MindChanged { change }, now);
                 turn
             }
-            (_, Input::Closed { failed }) => self.closed(failed, &mut ready, now),
+            (_, Input::Closed { failed }) => self.close(rules, failed, &mut ready, now),
             (Turn::Ended, _) => Turn::Ended,
             (turn, Input::Stop) => self.stop(turn, &mut ready, now),
             (Turn::Resting, Input::Wake) => self.begin(rules, &mut ready, now),
@@ -123,19 +142,34 @@ impl Being {
 
     /// Begins a cycle: gate, framing, first round (SPEC §4).
     fn begin(&mut self, rules: &Rules, ready: &mut Ready, now: Timestamp) -> Turn {
-        if !self.state.budget.is_solvent() {
-            return self.exhausted(Vec::new(), ready, now);
+        if let Some(closed) = self.closed(rules, now) {
+            return self.hold(closed, Vec::new(), ready, now);
         }
         self.window.widen();
         let stimulus = rules.stimulus.clone().filter(|_| self.state.cycle == 0);
         self.note(ready, Event::CycleStarted { framing: framing(&self.state), stimulus }, now);
-        self.think(rules, Cycle::default(), 1, Span::ZERO, ready)
+        self.think(rules, Cycle::default(), (1, Span::ZERO), ready, now)
     }
 
-    /// Asks a model, with a request that is made of the state alone.
-    fn think(&mut self, rules: &Rules, cycle: Cycle, attempt: u32, after: Span, ready: &mut Ready) -> Turn {
-        ready.then = Some(Effect::Think { request: self.window.request(&self.state, rules), after });
+    /// Asks a model, with a request that is made of the state alone, if nothing holds that back.
+    fn think(&mut self, rules: &Rules, cycle: Cycle, (attempt, after): (u32, Span), ready: &mut Ready, now: Timestamp) -> Turn {
+        let request = self.window.request(&self.state, rules);
+        let worst = worst_case(rules, &request);
+        let budget = &self.state.budget;
+        if let Err(closed) = gate(budget, &rules.limits, budget.cycle_spent, worst, now) {
+            return self.hold(closed, cycle.actions, ready, now);
+        }
+        self.told = None;
+        ready.then = Some(Effect::Think { request, after, worst });
         Turn::Thinking { cycle, attempt }
+    }
+
+    /// Pays for a call. What is to be said about it comes first: of a torn write the beginning is kept.
+    fn charge(&mut self, rules: &Rules, cost: Cost, ready: &mut Ready, now: Timestamp) {
+        for message in warnings(&rules.limits, self.state.budget.remaining, cost.total()) {
+            self.note(ready, Event::Warning { message }, now);
+        }
+        self.note(ready, cost.into(), now);
     }
 
     fn thought(
@@ -156,7 +190,7 @@ impl Being {
         let event =
             Event::ModelCompleted { model, usage, content: content.clone(), tool_calls: tool_calls.clone(), finish, elapsed_ms };
         // The money first: of a torn write the beginning is kept, and an answer that is kept must be paid.
-        self.note(ready, Cost::of(usage, price, elapsed, rules.instance_usd_per_hour).into(), now);
+        self.charge(rules, Cost::of(usage, price, elapsed, rules.instance_usd_per_hour), ready, now);
         self.note(ready, event, now);
         cycle.cut_off = finish == Finish::Length;
         if tool_calls.is_empty() {
@@ -236,10 +270,7 @@ impl Being {
             self.note(ready, Event::Warning { message: "maximum tool rounds reached".to_owned() }, now);
             return self.rest(CycleStatus::ToolRoundLimit, None, cycle.actions, ready);
         }
-        if !self.state.budget.is_solvent() {
-            return self.exhausted(cycle.actions, ready, now);
-        }
-        self.think(rules, cycle, 1, Span::ZERO, ready)
+        self.think(rules, cycle, (1, Span::ZERO), ready, now)
     }
 
     /// Charges what was counted, then asks again, folds more, or ends.
@@ -258,14 +289,16 @@ impl Being {
         if self.stopping {
             return self.end(Ending::Stopped, ready);
         }
-        if !self.state.budget.is_solvent() {
-            return self.exhausted(cycle.actions, ready, now);
+        let budget = &self.state.budget;
+        if let Err(closed) = gate(budget, &rules.limits, budget.cycle_spent, Usd::ZERO, now) {
+            return self.hold(closed, cycle.actions, ready, now);
         }
         let may_go_on = rules.retry.max_attempts.is_none_or(|most| attempt < most);
         match error.class {
-            ThinkErrorClass::TooLong if self.window.shrink() => self.think(rules, cycle, attempt, Span::ZERO, ready),
+            ThinkErrorClass::TooLong if self.window.shrink() => self.think(rules, cycle, (attempt, Span::ZERO), ready, now),
             ThinkErrorClass::Transient { retry_after } if may_go_on => {
-                self.think(rules, cycle, attempt.saturating_add(1), rules.retry.wait_after(attempt, retry_after), ready)
+                let again = (attempt.saturating_add(1), rules.retry.wait_after(attempt, retry_after));
+                self.think(rules, cycle, again, ready, now)
             }
             ThinkErrorClass::Transient { .. } => self.end(Ending::Upstream { permanent: false, message: error.message }, ready),
             ThinkErrorClass::Permanent | ThinkErrorClass::TooLong => {
@@ -279,21 +312,25 @@ impl Being {
         let rate = rules.instance_usd_per_hour;
         let mut unpaid = elapsed;
         for (usage, price) in &error.spent {
-            self.note(ready, Cost::of(*usage, *price, std::mem::take(&mut unpaid), rate).into(), now);
+            self.charge(rules, Cost::of(*usage, *price, std::mem::take(&mut unpaid), rate), ready, now);
         }
         let time = Cost::of(Usage::default(), Price::default(), unpaid, rate);
         if time.total().is_positive() {
-            self.note(ready, time.into(), now);
+            self.charge(rules, time, ready, now);
         }
         self.note(ready, Event::Warning { message: error.message.clone() }, now);
     }
 
-    /// Closes the gate.
-    fn exhausted(&mut self, actions: Vec<String>, ready: &mut Ready, now: Timestamp) -> Turn {
-        if self.state.status != BeingStatus::Exhausted {
+    /// Ends the cycle where nothing more may be spent, and tells why, once. That there is no money, `exhausted` says.
+    fn hold(&mut self, closed: Closed, actions: Vec<String>, ready: &mut Ready, now: Timestamp) -> Turn {
+        let is_news = self.told.replace(closed.limit) != Some(closed.limit);
+        if is_news && (closed.limit, closed.worst) != (Limit::Balance, None) {
+            self.note(ready, Event::Warning { message: closed.to_string() }, now);
+        }
+        if closed.limit == Limit::Balance && self.state.status != BeingStatus::Exhausted {
             self.note(ready, Event::Exhausted, now);
         }
-        self.rest(CycleStatus::BudgetExhausted, None, actions, ready)
+        self.rest(closed.limit.into(), None, actions, ready)
     }
 
     fn rest(&self, status: CycleStatus, content: Option<String>, actions: Vec<String>, ready: &mut Ready) -> Turn {
@@ -321,11 +358,12 @@ impl Being {
         Turn::Ended
     }
 
-    fn closed(&mut self, failed: bool, ready: &mut Ready, now: Timestamp) -> Turn {
-        let status = match (failed, self.state.budget.is_solvent()) {
+    fn close(&mut self, rules: &Rules, failed: bool, ready: &mut Ready, now: Timestamp) -> Turn {
+        let is_exhausted = self.closed(rules, now).is_some_and(|closed| closed.limit == Limit::Balance);
+        let status = match (failed, is_exhausted) {
             (true, _) => BeingStatus::Failed,
-            (false, true) => BeingStatus::Stopped,
-            (false, false) => BeingStatus::Exhausted,
+            (false, false) => BeingStatus::Stopped,
+            (false, true) => BeingStatus::Exhausted,
         };
         self.note(ready, Event::Stopped { status }, now);
         Turn::Ended
@@ -347,6 +385,11 @@ fn framing(state: &AgentState) -> String {
         state.mind.current_model,
         recent.join(", "),
     )
+}
+
+/// What a request may cost.
+fn worst_case(rules: &Rules, request: &ChatRequest) -> Usd {
+    rules.worst_case(&request.model, prompt_tokens(request))
 }
 
 /// The calls of the conversation's last answer that have no result.
@@ -380,6 +423,8 @@ mod tests {
             context_tokens: 8_192,
             max_tokens: 64,
             retry: Retry::default(),
+            limits: crate::being::Limits::default(),
+            offers: Vec::new().into(),
         }
     }
 

@@ -10,7 +10,7 @@ use super::{
 ///
 /// The start moves in big steps, so that the messages of one request begin with those of the last and a model's prefix cache holds.
 /// One request costs what the window holds, however long the life.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Window {
     /// Messages before this index are folded.
     start: usize,
@@ -138,6 +138,13 @@ fn tokens(message: &ChatMessage) -> usize {
     (message.content.as_deref().map_or(0, str::len) + calls) / BYTES_PER_TOKEN + TOKENS_PER_MESSAGE
 }
 
+/// Tokens that a request may be counted as, at the most.
+pub(super) fn prompt_tokens(request: &ChatRequest) -> u64 {
+    let messages: usize = request.messages.iter().map(tokens).sum();
+    let tools: usize = request.tools.iter().map(tool_tokens).sum();
+    u64::try_from(messages.saturating_add(tools)).unwrap_or(u64::MAX)
+}
+
 fn tool_tokens(tool: &ToolDefinition) -> usize {
     (tool.name.len() + tool.description.len() + tool.parameters.to_string().len()) / BYTES_PER_TOKEN + TOKENS_PER_MESSAGE
 }
@@ -157,6 +164,8 @@ mod tests {
             context_tokens,
             max_tokens: 64,
             retry: Retry::default(),
+            limits: crate::being::Limits::default(),
+            offers: Vec::new().into(),
         }
     }
 

@@ -148,6 +148,18 @@ impl Cx<'_> {
         }
     }
 
+    /// An amount above zero.
+    pub(crate) fn positive_usd(&mut self, path: &[&str], text: Option<&str>) -> Option<Usd> {
+        let usd = self.usd(path, text)?;
+        if !usd.is_positive() {
+            let steps = path.iter().filter(|step| step.parse::<usize>().is_err()).copied().collect::<Vec<_>>();
+            let hint = Some("write more, or take it out".to_owned());
+            self.fault(path, format!("`{}` must be more than zero", steps.join(".")), hint);
+            return None;
+        }
+        Some(usd)
+    }
+
     /// Says that a name leads nowhere; says nothing while a file that may declare it cannot be read.
     pub(crate) fn dangling(&mut self, path: &[&str], text: &str, what: &str, known: &BTreeSet<Name>) {
         if !self.declared.is_whole {

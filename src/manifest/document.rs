@@ -288,6 +288,15 @@ pub(crate) struct BudgetDocument {
     pub starting: Option<Money>,
     /// What an hour of existence costs, in USD.
     pub instance_usd_per_hour: Option<Money>,
+    /// What the being may spend in a day, in UTC; then it rests until the next one.
+    pub per_day: Option<Money>,
+    /// What one cycle may spend; then the cycle ends.
+    pub per_cycle: Option<Money>,
+    /// Whether a model is asked only when all that its answer may cost is there: the prompt and `max_tokens` at the prices of the models that may be asked.
+    pub reserve: Option<bool>,
+    /// Balances that are warned of when the balance falls to them, in USD.
+    #[schemars(length(max = 16))]
+    pub warn_below: Option<Vec<Money>>,
 }
 
 /// Money granted after birth.

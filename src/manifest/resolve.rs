@@ -9,11 +9,11 @@ use super::{
     SurfaceSpec, TransportSpec,
     check::Cx,
     document::{
-        BeingDocument, BoundaryName, GrantDocument, IdentityDocument, LasDocument, ModelDocument, PromptPolicyName, ProviderName,
-        ScopeName, SurfaceDocument,
+        BeingDocument, BoundaryName, BudgetDocument, GrantDocument, IdentityDocument, LasDocument, ModelDocument, PromptPolicyName,
+        ProviderName, ScopeName, SurfaceDocument,
     },
     problem::quoted,
-    scalar::{self, Identifier},
+    scalar::{self, Identifier, Money},
 };
 use crate::{
     being::{DeclaredIdentity, Price},
@@ -218,14 +218,7 @@ pub(crate) fn being(document: &BeingDocument, cx: &mut Cx<'_>) -> Option<BeingSp
     let models = models(document, cx);
     let las = las(document.las.as_ref(), cx);
     let cycle = cycle(document, cx);
-    let budget = BudgetSpec {
-        starting: usd_of(cx, "starting", document.budget.as_ref().and_then(|budget| budget.starting.as_ref())),
-        instance_usd_per_hour: usd_of(
-            cx,
-            "instance_usd_per_hour",
-            document.budget.as_ref().and_then(|budget| budget.instance_usd_per_hour.as_ref()),
-        ),
-    };
+    let budget = budget(document.budget.as_ref(), cx);
     let grants = grants(document.grant.as_deref().unwrap_or_default(), cx);
     let capabilities = capabilities(document, cx);
     texts(document, cx);
@@ -261,8 +254,18 @@ pub(crate) fn being(document: &BeingDocument, cx: &mut Cx<'_>) -> Option<BeingSp
     })
 }
 
-fn usd_of(cx: &mut Cx<'_>, key: &str, usd: Option<&scalar::Money>) -> Usd {
-    cx.usd(&["budget", key], usd.map(|usd| usd.0.as_str())).unwrap_or_default()
+fn budget(document: Option<&BudgetDocument>, cx: &mut Cx<'_>) -> BudgetSpec {
+    let empty = BudgetDocument::default();
+    let document = document.unwrap_or(&empty);
+    let mut usd = |key: &str, usd: &Option<Money>| cx.usd(&["budget", key], text(usd.as_ref().map(|usd| &usd.0)));
+    let starting = usd("starting", &document.starting).unwrap_or_default();
+    let instance_usd_per_hour = usd("instance_usd_per_hour", &document.instance_usd_per_hour).unwrap_or_default();
+    let mut most = |key: &str, usd: &Option<Money>| cx.positive_usd(&["budget", key], text(usd.as_ref().map(|usd| &usd.0)));
+    let (per_day, per_cycle) = (most("per_day", &document.per_day), most("per_cycle", &document.per_cycle));
+    let thresholds = document.warn_below.iter().flatten().enumerate();
+    let warn_below =
+        thresholds.filter_map(|(at, usd)| cx.positive_usd(&["budget", "warn_below", &at.to_string()], Some(&usd.0))).collect();
+    BudgetSpec { starting, instance_usd_per_hour, per_day, per_cycle, reserve: document.reserve.unwrap_or(false), warn_below }
 }
 
 fn models(document: &BeingDocument, cx: &mut Cx<'_>) -> Vec<Name> {

@@ -1,4 +1,7 @@
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -169,6 +172,14 @@ pub struct CycleSpec {
 pub struct BudgetSpec {
     pub starting: Usd,
     pub instance_usd_per_hour: Usd,
+    /// What a day, in UTC, may cost.
+    pub per_day: Option<Usd>,
+    /// What a cycle may cost.
+    pub per_cycle: Option<Usd>,
+    /// Whether a call is made only when what it may cost is there.
+    pub reserve: bool,
+    /// Balances that are warned of when the balance falls to them.
+    pub warn_below: BTreeSet<Usd>,
 }
 
 /// What an operator armed.

@@ -32,11 +32,15 @@ pub struct Change {
 }
 
 /// What each field of a being does when it changes (SPEC §11). The longest prefix counts; a field that is not named restarts.
-const BEING: [(&str, Effect); 14] = [
+const BEING: [(&str, Effect); 18] = [
     ("identity", Effect::Refuse),
     ("specialty", Effect::Refuse),
     ("budget.starting", Effect::Refuse),
     ("budget.instance_usd_per_hour", Effect::Hot),
+    ("budget.per_day", Effect::Hot),
+    ("budget.per_cycle", Effect::Hot),
+    ("budget.reserve", Effect::Hot),
+    ("budget.warn_below", Effect::Hot),
     ("prompt", Effect::Told),
     ("prompt_policy", Effect::Hot),
     ("stimulus", Effect::Hot),

@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::runtime::{Failure, Phase, Snapshot, UnitPhase, UnitView};
+use crate::runtime::{Closed, Failure, Limit, Phase, Snapshot, UnitPhase, UnitView};
 
 /// What the daemon knows, for people and programs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -208,15 +208,29 @@ pub(super) fn conditions(view: &UnitView, snapshot: Option<&Snapshot>, refused: 
         stalled,
     ];
     conditions.extend(snapshot.map(|snapshot| {
-        let is_solvent = snapshot.remaining.is_positive();
-        Condition::new(
-            Solvent,
-            is_solvent,
-            if is_solvent { "Funded" } else { "Exhausted" },
-            format!("{} USD left", snapshot.remaining),
-        )
+        let (is_solvent, reason) = solvency(snapshot);
+        let message = held(snapshot).map_or_else(|| format!("{} USD left", snapshot.remaining), ToString::to_string);
+        Condition::new(Solvent, is_solvent, reason, message)
     }));
     conditions
+}
+
+/// Whether a being has money that it may spend now.
+fn solvency(snapshot: &Snapshot) -> (bool, &'static str) {
+    match held(snapshot).map(|closed| closed.limit) {
+        Some(Limit::Balance) => (false, "Exhausted"),
+        Some(Limit::Day) => (false, "DayLimit"),
+        Some(Limit::Cycle) => (false, "CycleLimit"),
+        None if snapshot.remaining.is_positive() => (true, "Funded"),
+        None => (false, "Exhausted"),
+    }
+}
+
+fn held(snapshot: &Snapshot) -> Option<&Closed> {
+    match &snapshot.phase {
+        Phase::Exhausted { because } | Phase::Limited { because, .. } => Some(because),
+        _ => None,
+    }
 }
 
 fn is_retrying(snapshot: Option<&Snapshot>) -> bool {
@@ -226,7 +240,8 @@ fn is_retrying(snapshot: Option<&Snapshot>) -> bool {
 fn live_reason(snapshot: Option<&Snapshot>) -> &'static str {
     match snapshot.map(|snapshot| &snapshot.phase) {
         Some(Phase::Paused) => "Paused",
-        Some(Phase::Exhausted) => "Exhausted",
+        Some(Phase::Exhausted { .. }) => "Exhausted",
+        Some(Phase::Limited { .. }) => snapshot.map_or("Limited", |snapshot| solvency(snapshot).1),
         Some(Phase::Finished) => "Finished",
         _ => "Running",
     }
@@ -242,7 +257,10 @@ pub(super) fn activity(view: &UnitView, snapshot: Option<&Snapshot>) -> String {
             Phase::Calling { tool } => format!("calling {tool}"),
             Phase::Resting { until } => format!("resting until {}", until.strftime("%H:%M:%SZ")),
             Phase::Paused => "paused".to_owned(),
-            Phase::Exhausted => "out of money".to_owned(),
+            Phase::Exhausted { because: Closed { worst: None, .. } } => "out of money".to_owned(),
+            Phase::Exhausted { .. } => "too little money for a call".to_owned(),
+            Phase::Limited { until: Some(until), .. } => format!("held by a limit until {}", until.strftime("%Y-%m-%d %H:%MZ")),
+            Phase::Limited { until: None, .. } => "held by a limit until an edit".to_owned(),
             Phase::Finished => "finished".to_owned(),
             Phase::Stopping => "stopping".to_owned(),
         },

@@ -3,7 +3,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    being::{AgentState, Birth, DeclaredIdentity, Input, Mind, MindChange, Retry, Rules, ToolDefinition, default_prompt},
+    being::{
+        AgentState, Birth, DeclaredIdentity, Input, Limits, Mind, MindChange, Offer, Price, Retry, Rules, ToolDefinition,
+        default_prompt,
+    },
     manifest::{BeingSpec, Fleet, PromptPolicy, ProviderSpec, SurfaceSpec},
     runtime::{Until, ground::Ground},
     vocab::Name,
@@ -19,6 +22,8 @@ pub struct Assignment {
     pub context_tokens: u32,
     /// The longest answer of the being's models, in tokens.
     pub max_tokens: u32,
+    /// What each declared model may take: its price, and its longest answer in tokens. A being may switch to any of them.
+    pub offers: BTreeMap<Name, (Price, u32)>,
     /// Whether one of its models is the embedded one that has to be fetched.
     pub needs_weights: bool,
 }
@@ -40,7 +45,8 @@ impl Assignment {
         let needs_weights = models().any(|model| matches!(model.provider, ProviderSpec::Embedded { path: None }));
         let selected = being.las.surfaces.iter();
         let surfaces = selected.filter_map(|surface| Some((surface.clone(), fleet.surfaces.get(surface)?.clone()))).collect();
-        Some(Self { name: name.clone(), being, surfaces, context_tokens, max_tokens, needs_weights })
+        let offers = fleet.models.iter().map(|(name, model)| (name.clone(), (model.price, model.max_tokens))).collect();
+        Some(Self { name: name.clone(), being, surfaces, context_tokens, max_tokens, offers, needs_weights })
     }
 
     /// The identity that the operator declared; the specialty is a part of it.
@@ -67,7 +73,19 @@ impl Assignment {
             context_tokens: self.context_tokens,
             max_tokens: self.max_tokens,
             retry: Retry { max_attempts, ..Retry::default() },
+            limits: self.limits(),
+            offers: self.offers.iter().map(|(name, (price, max_tokens))| self.offer(name, *price, *max_tokens)).collect(),
         }
+    }
+
+    fn limits(&self) -> Limits {
+        let budget = &self.being.budget;
+        let (per_day, per_cycle, reserve) = (budget.per_day, budget.per_cycle, budget.reserve);
+        Limits { per_day, per_cycle, reserve, warn_below: budget.warn_below.clone() }
+    }
+
+    fn offer(&self, name: &Name, price: Price, max_tokens: u32) -> Offer {
+        Offer { model: name.to_string(), price, max_tokens, is_of_chain: self.being.models.contains(name) }
     }
 
     /// Tells whether the being needs another Las, catalogue or download than under `other`.

@@ -13,12 +13,13 @@ use super::{
 };
 use crate::{
     being::{
-        Being, ChatRequest, Effect, Ending, Event, Input, Ready, Report, Rules, ThinkError, ThinkErrorClass, Thought, ToolCall,
+        Being, ChatRequest, Effect, Ending, Event, Input, Limit, Ready, Report, Rules, ThinkError, ThinkErrorClass, Thought,
+        ToolCall,
     },
     model::{self, ModelError},
     store::{Life, StoreError},
     tool::Stamp,
-    vocab::{Span, Timestamp, chain},
+    vocab::{Span, Timestamp, chain, next_day},
 };
 
 /// What a running being can be told from outside.
@@ -59,6 +60,9 @@ pub struct Cut {
 
 /// How long an effect that is under way may go on after a stop.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// How often the clock is looked at while a being waits for a day, which may come earlier or later than it seemed.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// One animated being and all that it needs.
 #[derive(Debug)]
@@ -165,7 +169,7 @@ impl Driver {
                         continue;
                     }
                 },
-                Some(Effect::Think { request, after }) => self.thought(request, after, commands).await?,
+                Some(Effect::Think { request, after, .. }) => self.thought(request, after, commands).await?,
                 Some(Effect::Call(call)) => {
                     let phase = Phase::Calling { tool: call.function.name.clone() };
                     let carried_out = self.call(call);
@@ -236,6 +240,7 @@ impl Driver {
     async fn wait(&mut self, woken: Option<Stopwatch>, commands: &mut mpsc::Receiver<Command>) -> Result<Waited, StoreError> {
         loop {
             let (phase, due) = self.due(woken);
+            let is_held = matches!(phase, Phase::Limited { .. });
             self.show(phase);
             if self.is_done(due, woken) {
                 return Ok(self.tell(Input::Stop).await?.map_or(Waited::Wake, Waited::Next));
@@ -247,7 +252,10 @@ impl Driver {
                 }
             };
             let command = tokio::select! {
-                () = until_due => return Ok(Waited::Wake),
+                () = until_due => match is_held {
+                    true => continue,
+                    false => return Ok(Waited::Wake),
+                },
                 result = finished(&mut self.building) => {
                     self.built(result).await?;
                     continue;
@@ -267,9 +275,12 @@ impl Driver {
         if spec.paused {
             return (Phase::Paused, None);
         }
-        if !self.being.state().budget.is_solvent() && self.last_report.is_some() {
-            return (Phase::Exhausted, None);
-        }
+        let woken = match self.held() {
+            Some((limit, phase, due)) if self.being.told() == Some(limit) => return (phase, due),
+            // It is woken at once, to tell that it is held.
+            Some(_) => None,
+            None => woken,
+        };
         if spec.cycle.limit.is_some_and(|limit| self.being.state().cycle >= limit) {
             return (Phase::Finished, None);
         }
@@ -278,6 +289,22 @@ impl Driver {
         let left = due.saturating_duration_since(now.after(Duration::ZERO));
         let until = self.ground.clock.now().checked_add(left).unwrap_or(Timestamp::MAX);
         (Phase::Resting { until }, Some(due))
+    }
+
+    /// Which limit holds the being, and when to look at it again.
+    fn held(&self) -> Option<(Limit, Phase, Option<tokio::time::Instant>)> {
+        let now = self.ground.clock.now();
+        let because = self.being.closed(&self.rules, now)?;
+        let (phase, due) = match because.limit {
+            Limit::Balance => (Phase::Exhausted { because }, None),
+            Limit::Cycle => (Phase::Limited { because, until: None }, None),
+            Limit::Day => {
+                let until = next_day(now);
+                let left = Duration::try_from(until.duration_since(now)).unwrap_or_default();
+                (Phase::Limited { because, until: Some(until) }, Some(Stopwatch::start().after(left.min(LOOK_AGAIN))))
+            }
+        };
+        Some((because.limit, phase, due))
     }
 
     fn is_done(&self, due: Option<tokio::time::Instant>, woken: Option<Stopwatch>) -> bool {

@@ -18,7 +18,11 @@ mod ground;
 mod snapshot;
 mod unit;
 
-pub use crate::{surface::las::SurfaceHealth, tool::CatalogueError};
+pub use crate::{
+    being::{Closed, Limit},
+    surface::las::SurfaceHealth,
+    tool::CatalogueError,
+};
 pub use animate::{AnimateError, Inspection, Start, animate, inspect};
 pub use assignment::Assignment;
 pub use clock::{Clock, Ids};

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    being::{AgentState, BeingStatus, Report},
+    being::{AgentState, BeingStatus, Closed, Report},
     surface::las::SurfaceHealth,
     vocab::{Name, Timestamp, Usd},
 };
@@ -41,8 +41,10 @@ pub enum Phase {
     Resting { until: Timestamp },
     /// It is paused by its operator.
     Paused,
-    /// It has no money left.
-    Exhausted,
+    /// It has no money left, or too little for the next call.
+    Exhausted { because: Closed },
+    /// A limit of its spending holds it; `None` is until an edit.
+    Limited { because: Closed, until: Option<Timestamp> },
     /// Its life reached the declared number of cycles.
     Finished,
     /// It is being stopped.

@@ -1,12 +1,14 @@
 //! Words that every other room speaks: checked names, money, digests, spans of time. Nothing here acts.
 
 mod chain;
+mod day;
 mod digest;
 mod money;
 mod name;
 mod span;
 
 pub use chain::chain;
+pub use day::{day_of, next_day};
 pub use digest::{BadDigest, Digest};
 pub use money::{BadUsd, Usd};
 pub use name::{Address, BadAddress, BadName, Kind, Name};
@@ -14,3 +16,5 @@ pub use span::{BadSpan, Span};
 
 /// An instant, in UTC, written as RFC 3339.
 pub use jiff::Timestamp;
+/// A day of the calendar, written as `2026-12-31`.
+pub use jiff::civil::Date;

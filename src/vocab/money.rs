@@ -47,6 +47,11 @@ impl Usd {
         self.0 > Decimal::ZERO
     }
 
+    /// Tells whether the amount is zero.
+    pub fn is_zero(&self) -> bool {
+        self.0.is_zero()
+    }
+
     /// Tells whether the amount is below zero.
     pub fn is_negative(self) -> bool {
         self.0 < Decimal::ZERO

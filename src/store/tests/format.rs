@@ -139,6 +139,19 @@ fn lives_of_being_v1_are_read_and_written_as_ever() {
 }
 
 #[test]
+fn lives_from_before_days_were_counted_are_read() {
+    let old = golden().with_file_name("being-v1-without-days");
+    let journal = fs::read(old.join("activity.jsonl")).unwrap();
+    let picture = fs::read(old.join("state.json")).unwrap();
+    let picture = crate::store::picture::Picture::read(picture.as_slice(), "state.json".as_ref()).unwrap();
+    let read = Replay::of(journal.as_slice(), "j".as_ref(), Some(picture)).unwrap().state.unwrap();
+    let mut told = fold(&decode(&journal)).unwrap();
+    assert_eq!((read.budget.days.len(), told.budget.days.len()), (0, 1), "what a picture covers was not counted by days");
+    (told.budget.days, told.budget.cycle_spent) = (read.budget.days.clone(), read.budget.cycle_spent);
+    assert_eq!(read, told);
+}
+
+#[test]
 #[ignore = "writes the golden files anew, for a new version of the format"]
 fn write_the_golden_files() {
     let dir = tempfile::tempdir().unwrap();
