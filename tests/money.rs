@@ -85,11 +85,12 @@ impl Served {
         fs::write(&self.manifest, text).expect("a file can be written");
     }
 
-    /// Makes an edit that changes nothing of the money and waits until the being took it in: whatever it would have done by itself, it has.
-    fn settle(&self, text: &str) {
-        let before = self.object("being/ada")["observed_generation"].as_u64().expect("a generation");
-        self.edit(&format!("{text}labels = {{ settled = \"yes\" }}\n"));
-        wait_until(SOON, "an edit in force", || self.object("being/ada")["observed_generation"].as_u64() > Some(before));
+    /// Makes an edit that changes nothing of the money and waits until the last being of the text took it in: whatever it would have done by itself, it has.
+    fn settle(&self, being: &str, text: &str) {
+        let seen = || self.object(being)["observed_generation"].as_u64();
+        let before = seen();
+        self.edit(&format!("{text}stimulus = \"rain\"\n"));
+        wait_until(SOON, "an edit in force", || seen() > before);
     }
 
     fn warnings(&self, being: &str, of: &str) -> usize {
@@ -115,7 +116,7 @@ fn a_model_that_counts_more_than_there_is_overdraws_once_and_nothing_more_is_spe
     let being = served.object("being/ada")["being"].clone();
     assert_eq!((&being["status"], &being["balance_usd"]), (&json!("exhausted"), &json!("-0.009")));
     let lines = served.home.journal("ada").len();
-    served.settle(&text);
+    served.settle("being/ada", &text);
     assert_eq!((server.seen().len(), served.home.events("ada", "exhausted").len()), (1, 1));
     assert_eq!(served.home.journal("ada").len(), lines, "a being that waits for money writes nothing");
     let granted = format!("{text}grant = [{{ id = \"a\", usd = \"1\" }}]\n");
@@ -129,7 +130,7 @@ fn a_call_that_may_cost_more_than_is_left_is_not_made() {
     let served = Served::start(&text);
     let told = served.held("being/ada", "Exhausted");
     assert!(told.starts_with("the next call may cost up to 0.002") && told.ends_with(" USD and 0.001 USD are left"), "{told}");
-    served.settle(&text);
+    served.settle("being/ada", &text);
     assert_eq!((server.seen().len(), served.warnings("ada", "the next call may cost up to")), (0, 1));
     assert!(served.home.run(&["describe", "being/ada"]).ok().stdout.contains("too little money for a call"));
     let took = asked_after(&served, &server, &text.replace("reserve = true", "reserve = false"));
@@ -145,12 +146,63 @@ fn what_a_day_may_cost_makes_the_being_rest_and_an_edit_that_raises_it_lets_it_g
     let shown = served.home.run(&["get"]).ok().stdout;
     assert!(shown.contains("DayLimit") && shown.contains("held by a limit until 2") && shown.contains("00:00Z"), "{shown}");
     let lines = served.home.journal("ada").len();
-    served.settle(&text);
+    served.settle("being/ada", &text);
     assert_eq!((server.seen().len(), served.warnings("ada", "what a day may cost")), (2, 1));
     assert_eq!(served.home.journal("ada").len(), lines, "a being that waits for a day writes nothing");
     let took = asked_after(&served, &server, &text.replace("0.00003", "1"));
     assert!(took <= AT_ONCE, "{took:?}");
     assert_eq!(served.home.events("ada", "started").len(), 1, "a limit is changed without a restart");
+}
+
+/// A being at 2 thousandths of a dollar a thought.
+fn member(name: &str, team: &str, cycle: &str) -> String {
+    format!(
+        "[being.{name}]\nmodel = \"scripted\"\nlabels = {{ team = \"{team}\" }}\ncycle = {{ {cycle} }}\nbudget = {{ starting = \"10\" }}\n"
+    )
+}
+
+fn team(server: &Server, cap: &str, members: &str) -> String {
+    let model = fleet(server, "{}");
+    let model = model.split("[being").next().expect("a model");
+    format!("{model}[cap.red]\nlabels = {{ team = \"red\" }}\n{cap}\n{members}")
+}
+
+#[test]
+fn beings_under_one_cap_spend_no_more_than_it_together_and_others_go_on() {
+    let server = Server::start(|_| Reply::say("well").counting(0, 1_000));
+    let often = "every = \"50ms\"";
+    let members = [member("ada", "red", often), member("bob", "red", often), member("eve", "blue", "every = \"5ms\", limit = 9")];
+    let text = team(&server, "per_day = \"0.01\"", &members.concat());
+    let served = Served::start(&text);
+    for being in ["being/ada", "being/bob"] {
+        let told = served.held(being, "CapReached");
+        assert!(told.ends_with(" USD and 0.002 USD are left of what cap/red allows"), "{told}");
+    }
+    wait_until(SOON, "the other's whole life", || served.object("being/eve")["being"]["cycle"] == 9);
+    assert_eq!(served.condition("cap/red", "Solvent")["message"], "0.008 of 0.01 USD today");
+    let lines = served.home.journal("ada").len() + served.home.journal("bob").len();
+    served.settle("being/eve", &text.replace("limit = 9", "limit = 10").replace("0.01\"", "0.0101\""));
+    wait_until(SOON, "the other's edit", || served.object("being/eve")["being"]["cycle"] == 10);
+    assert_eq!(server.seen().len(), 4 + 10, "four thoughts of the two, ten of the other");
+    assert_eq!(served.home.journal("ada").len() + served.home.journal("bob").len(), lines, "who is held writes nothing");
+    let took = asked_after(&served, &server, &text.replace("0.01\"", "0.02\""));
+    assert!(took <= AT_ONCE, "{took:?}");
+}
+
+#[test]
+fn what_a_being_spent_that_is_gone_still_counts_under_a_cap_after_a_restart() {
+    let server = Server::start(|_| Reply::say("well").counting(0, 1_000));
+    let often = "every = \"50ms\"";
+    let served = Served::start(&team(&server, "total = \"0.005\"", &member("ada", "red", often)));
+    served.held("being/ada", "CapReached");
+    let asked = server.seen().len();
+    served.edit(&team(&server, "total = \"0.005\"", &member("bob", "red", often)));
+    served.held("being/bob", "CapReached");
+    served.home.run(&["down"]).ok();
+    let again = served.home.spawn(&["serve", served.home.around().join("fleet").to_str().expect("UTF-8")]);
+    served.held("being/bob", "CapReached");
+    assert_eq!(server.seen().len(), asked, "the second being was asked nothing");
+    drop(again);
 }
 
 fn once(home: &Home, manifest: &Path, more: &[&str]) -> Value {

@@ -15,6 +15,7 @@ fn fleet() -> impl Strategy<Value = Fleet> {
     let being = prop::option::of((0..3u8, 0..2u8, 0..3u8, 0..2u8, any::<bool>(), 0..2u8));
     (being.clone(), being, prop::option::of(0..2u8), 0..2u8).prop_map(|(ada, bob, surface, model)| {
         let mut text = format!("[model.smol]\nprovider = \"embedded\"\nmax_tokens = {}\n", 100 + u32::from(model));
+        text += if model == 0 { "" } else { "[cap.all]\ntotal = \"5\"\n" };
         if let Some(surface) = surface {
             text += &format!("[surface.files]\ncommand = [\"server\", \"{surface}\"]\n");
         }
@@ -53,7 +54,12 @@ fn observed_of(fleet: &Fleet, phase: &Phase, has_spec: bool, is_born: bool) -> O
         let seen = ObservedBeing { spec: has_spec.then(|| spec.clone()), generation: 1, phase: phase.clone(), born };
         (Name::clone(name), seen)
     };
-    Observed { models: fleet.models.clone(), surfaces: fleet.surfaces.clone(), beings: fleet.beings.iter().map(being).collect() }
+    Observed {
+        models: fleet.models.clone(),
+        surfaces: fleet.surfaces.clone(),
+        caps: fleet.caps.clone(),
+        beings: fleet.beings.iter().map(being).collect(),
+    }
 }
 
 fn phase() -> impl Strategy<Value = Phase> {

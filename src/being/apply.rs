@@ -1,4 +1,4 @@
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::{
     budget::{Budget, Cost},
@@ -30,6 +30,7 @@ impl AgentState {
             created_resources: CreatedResources::default(),
             started_at: at,
             updated_at: at,
+            labels: BTreeMap::new(),
         }
     }
 
@@ -66,6 +67,7 @@ impl AgentState {
             Event::RevenueCredited { amount, transaction, .. } => self.budget.credit(*amount, transaction.clone()),
             Event::FundsGranted { id, usd } => self.budget.grant(id.clone(), *usd),
             Event::MindChanged { change } => self.mind.apply(change.clone()),
+            Event::Labelled { labels } => self.labels.clone_from(labels),
             Event::Told { message } => self.conversation.push(ChatMessage::user(message.clone())),
             Event::Exhausted => self.status = BeingStatus::Exhausted,
             Event::Stopping => self.status = BeingStatus::Stopping,

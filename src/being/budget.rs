@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::chat::Usage;
+use super::{chat::Usage, days::Days};
 use crate::vocab::{Date, Span, Usd};
 
 /// The money of a being, exact to the last digit (SPEC §5). `remaining = starting + granted + earned − api_spent − instance_spent`.
@@ -21,16 +21,13 @@ pub struct Budget {
     /// Transactions that were credited, as `tool:id`; each earns once.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub credited: BTreeSet<String>,
-    /// What was spent on each day, in UTC; the newest [`MAX_KEPT_DAYS`] of them.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub days: BTreeMap<Date, Usd>,
+    /// What was spent on each day, in UTC; the newest of them.
+    #[serde(default, skip_serializing_if = "Days::is_empty")]
+    pub days: Days,
     /// What was spent since the last cycle began.
     #[serde(default, skip_serializing_if = "Usd::is_zero")]
     pub cycle_spent: Usd,
 }
-
-/// How many days a budget remembers. More than one, so that a clock that was ahead for a while does not hold the days before it back.
-pub const MAX_KEPT_DAYS: usize = 8;
 
 /// What a model costs, per million tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +60,11 @@ impl Cost {
 }
 
 impl Budget {
+    /// What was spent in the whole life.
+    pub fn spent(&self) -> Usd {
+        self.api_spent + self.instance_spent
+    }
+
     /// A budget at birth.
     pub const fn new(starting: Usd) -> Self {
         Self {
@@ -74,7 +76,7 @@ impl Budget {
             earned: Usd::ZERO,
             granted: BTreeMap::new(),
             credited: BTreeSet::new(),
-            days: BTreeMap::new(),
+            days: Days::new(),
             cycle_spent: Usd::ZERO,
         }
     }
@@ -89,24 +91,10 @@ impl Budget {
         self.earned - self.api_spent - self.instance_spent
     }
 
-    /// What was spent on a day. One that may have been forgotten shares the account of the oldest that is kept, so that no day gets its
-    /// allowance twice, however the clock jumps.
-    pub fn spent_on(&self, day: Date) -> Usd {
-        self.days.get(&self.account_of(day)).copied().unwrap_or_default()
-    }
-
-    fn account_of(&self, day: Date) -> Date {
-        let oldest = self.days.keys().next().filter(|_| self.days.len() >= MAX_KEPT_DAYS);
-        oldest.map_or(day, |oldest| day.max(*oldest))
-    }
-
     /// Takes the cost of a call that was made on `day`; may go below zero once, the gate then holds.
     pub fn debit(&mut self, cost: Cost, day: Date) {
         self.cycle_spent += cost.total();
-        *self.days.entry(self.account_of(day)).or_default() += cost.total();
-        if self.days.len() > MAX_KEPT_DAYS {
-            self.days.pop_first();
-        }
+        self.days.add(day, cost.total());
         self.api_spent += cost.api;
         self.instance_spent += cost.instance;
         self.total_tokens = self.total_tokens.saturating_add(cost.tokens);
@@ -177,24 +165,6 @@ mod tests {
             budget.debit(Cost::of(Usage::new(1, 2), Price::default(), Span::from_secs(1), usd("0.07")), Date::ZERO);
         }
         assert!(budget.is_balanced(), "{budget:?}");
-    }
-
-    #[test]
-    fn a_clock_that_jumps_gives_no_day_its_allowance_twice_and_takes_none_away() {
-        let day = |day: i8, year: i16| Date::new(year, 12, day).unwrap();
-        let cent = Cost { api: usd("0.01"), instance: Usd::ZERO, tokens: 1 };
-        let mut budget = Budget::new(usd("10"));
-        budget.debit(cent, day(2, 2026));
-        budget.debit(cent, day(1, 2031));
-        assert_eq!(budget.spent_on(day(2, 2026)), usd("0.01"), "the day goes on where it was");
-        assert_eq!(budget.spent_on(day(3, 2026)), Usd::ZERO, "a day that comes is not held back by one far ahead");
-        for date in 3..=30 {
-            budget.debit(cent, day(date, 2026));
-        }
-        assert_eq!(budget.days.len(), MAX_KEPT_DAYS);
-        assert_eq!(budget.spent_on(day(30, 2026)), usd("0.01"));
-        budget.debit(cent, day(2, 2026));
-        assert_eq!(budget.spent_on(day(2, 2026)), usd("0.02"), "a day that was forgotten does not begin anew");
     }
 
     #[test]

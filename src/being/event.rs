@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -80,6 +82,10 @@ pub enum Event {
     /// An operator's edit changed the mind.
     MindChanged {
         change: MindChange,
+    },
+    /// An operator gave the being other labels: what it spends counts where they say, also when it is no longer declared.
+    Labelled {
+        labels: BTreeMap<String, String>,
     },
     Warning {
         message: String,

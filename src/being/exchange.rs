@@ -1,7 +1,10 @@
+use std::collections::BTreeMap;
+
 use super::{
     budget::Price,
     chat::{ChatRequest, Completion, ToolCall, Usage},
     event::Event,
+    gate::Closed,
     mind::MindChange,
     outcome::Outcome,
     report::Report,
@@ -17,10 +20,14 @@ pub enum Input {
     Thought { result: Result<Thought, ThinkError>, elapsed: Span },
     /// A tool call ended.
     Called(Outcome),
+    /// What several beings may spend together does not allow the next model call, which is not made.
+    Capped(Closed),
     /// The effect under way was given up before it ended.
     Abandoned,
     /// An operator granted money.
     Granted { id: String, usd: Usd },
+    /// The labels that an operator gave it.
+    Labelled(BTreeMap<String, String>),
     /// An operator's edit changes the mind.
     Edited(MindChange),
     /// The process wants to leave: no new effect begins.

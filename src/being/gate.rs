@@ -6,7 +6,7 @@ use super::{budget::Budget, rules::Limits};
 use crate::vocab::{Timestamp, Usd, day_of};
 
 /// What holds a being back from asking a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Closed {
     pub limit: Limit,
     /// What is left under the limit; may be below zero.
@@ -16,19 +16,21 @@ pub struct Closed {
 }
 
 /// A limit of what is spent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
     Balance,
     Day,
     Cycle,
+    /// What several beings may spend together, by the name of the cap.
+    Cap(String),
 }
 
 /// Tells whether a model may be asked at `now`, in a cycle of which `cycle_spent` is spent, when that may cost up to `worst`; the
 /// error names the limit that holds, the widest first.
 pub(super) fn gate(budget: &Budget, limits: &Limits, cycle_spent: Usd, worst: Usd, now: Timestamp) -> Result<(), Closed> {
     let worst = if limits.reserve { worst } else { Usd::ZERO };
-    let day = limits.per_day.map(|most| (Limit::Day, most - budget.spent_on(day_of(now))));
+    let day = limits.per_day.map(|most| (Limit::Day, most - budget.days.spent_on(day_of(now))));
     let cycle = limits.per_cycle.map(|most| (Limit::Cycle, most - cycle_spent));
     for (limit, left) in [Some((Limit::Balance, budget.remaining)), day, cycle].into_iter().flatten() {
         if !left.is_positive() {
@@ -50,10 +52,11 @@ pub(super) fn warnings(limits: &Limits, remaining: Usd, cost: Usd) -> impl Itera
 
 impl fmt::Display for Closed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of = match self.limit {
-            Limit::Balance => "",
-            Limit::Day => " of what a day may cost",
-            Limit::Cycle => " of what a cycle may cost",
+        let of = match &self.limit {
+            Limit::Balance => String::new(),
+            Limit::Day => " of what a day may cost".to_owned(),
+            Limit::Cycle => " of what a cycle may cost".to_owned(),
+            Limit::Cap(name) => format!(" of what cap/{name} allows"),
         };
         match self.worst {
             Some(worst) => write!(f, "the next call may cost up to {worst} USD and {} USD are left{of}", self.left),
@@ -84,7 +87,7 @@ mod tests {
     fn each_limit_closes_the_gate_and_says_what_is_left() {
         let limits = Limits { per_day: Some(usd("2")), per_cycle: Some(usd("0.5")), reserve: true, ..Limits::default() };
         let told = |budget: &Budget, cycle: &str, worst: &str| {
-            gate(budget, &limits, usd(cycle), usd(worst), NOW).map_err(|closed| (closed.limit, closed.to_string()))
+            gate(budget, &limits, usd(cycle), usd(worst), NOW).map_err(|closed| (closed.limit.clone(), closed.to_string()))
         };
         assert_eq!(told(&spent("10", "1"), "0.1", "0.4"), Ok(()), "what is left may be spent to the last digit");
         let cases = [
@@ -143,7 +146,7 @@ mod tests {
                     budget.debit(Cost { api: cost, instance: Usd::ZERO, tokens: 1 }, day);
                 }
                 prop_assert!(!budget.remaining.is_negative() && budget.is_balanced());
-                prop_assert!(budget.spent_on(day) <= usd("0.7") && budget.cycle_spent <= usd("0.5"));
+                prop_assert!(budget.days.spent_on(day) <= usd("0.7") && budget.cycle_spent <= usd("0.5"));
             }
         }
 

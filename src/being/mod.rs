@@ -4,6 +4,7 @@
 mod apply;
 mod budget;
 mod chat;
+mod days;
 mod event;
 mod exchange;
 mod gate;
@@ -21,8 +22,9 @@ mod simulation;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use budget::{Budget, Cost, MAX_KEPT_DAYS, Price};
+pub use budget::{Budget, Cost, Price};
 pub use chat::{ChatMessage, ChatRequest, Completion, Finish, FunctionCall, Role, ToolCall, ToolCallKind, ToolDefinition, Usage};
+pub use days::Days;
 pub use event::{Birth, Event, OpenCall, Record};
 pub use exchange::{Effect, Ending, Input, Ready, ThinkError, ThinkErrorClass, Thought};
 pub use gate::{Closed, Limit};

@@ -36,6 +36,8 @@ pub enum CycleStatus {
     DayLimit,
     /// What a cycle may cost is spent.
     CycleLimit,
+    /// What several beings may spend together is spent.
+    CapLimit,
 }
 
 impl From<Limit> for CycleStatus {
@@ -44,6 +46,7 @@ impl From<Limit> for CycleStatus {
             Limit::Balance => Self::BudgetExhausted,
             Limit::Day => Self::DayLimit,
             Limit::Cycle => Self::CycleLimit,
+            Limit::Cap(_) => Self::CapLimit,
         }
     }
 }

@@ -1,4 +1,7 @@
-use std::{collections::VecDeque, fmt};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -26,6 +29,9 @@ pub struct AgentState {
     pub created_resources: CreatedResources,
     pub started_at: Timestamp,
     pub updated_at: Timestamp,
+    /// What its operator selects it by.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
 }
 
 /// Where a being is in its life.

@@ -73,18 +73,20 @@ impl Being {
 
     /// What keeps a being at rest from its next cycle, if anything does; nothing that it would cost to ask a model is left out.
     pub fn closed(&self, rules: &Rules, now: Timestamp) -> Option<Closed> {
-        let foreseen = || {
-            let mut window = self.window.clone();
-            window.widen();
-            worst_case(rules, &window.request(&self.state, rules))
-        };
-        let worst = if rules.limits.reserve { foreseen() } else { Usd::ZERO };
+        let worst = if rules.limits.reserve { self.foreseen(rules) } else { Usd::ZERO };
         gate(&self.state.budget, &rules.limits, Usd::ZERO, worst, now).err()
     }
 
+    /// What the first call of the next cycle may cost, its framing left out.
+    pub fn foreseen(&self, rules: &Rules) -> Usd {
+        let mut window = self.window.clone();
+        window.widen();
+        worst_case(rules, &window.request(&self.state, rules))
+    }
+
     /// The limit that the being told to hold it, until it asks a model again.
-    pub const fn told(&self) -> Option<Limit> {
-        self.told
+    pub const fn told(&self) -> Option<&Limit> {
+        self.told.as_ref()
     }
 
     /// Answers the calls that an earlier process left open: one that had begun is `indeterminate` and is never made again
@@ -115,9 +117,17 @@ impl Being {
                 self.note(&mut ready, Event::MindChanged { change }, now);
                 turn
             }
+            (turn, Input::Labelled(labels)) => {
+                if self.state.labels != labels {
+                    self.note(&mut ready, Event::Labelled { labels }, now);
+                }
+                turn
+            }
             (_, Input::Closed { failed }) => self.close(rules, failed, &mut ready, now),
             (Turn::Ended, _) => Turn::Ended,
             (turn, Input::Stop) => self.stop(turn, &mut ready, now),
+            (Turn::Resting, Input::Capped(closed)) => self.hold(closed, Vec::new(), &mut ready, now),
+            (Turn::Thinking { cycle, .. }, Input::Capped(closed)) => self.hold(closed, cycle.actions, &mut ready, now),
             (Turn::Resting, Input::Wake) => self.begin(rules, &mut ready, now),
             (Turn::Thinking { cycle, .. }, Input::Thought { result: Ok(thought), elapsed }) => {
                 self.thought(rules, cycle, thought, elapsed, &mut ready, now)
@@ -128,7 +138,7 @@ impl Being {
             (Turn::Calling { cycle, queue }, Input::Called(outcome)) => self.called(rules, cycle, queue, outcome, &mut ready, now),
             (Turn::Calling { cycle, queue }, Input::Abandoned) => self.called(rules, cycle, queue, lost(), &mut ready, now),
             (Turn::Thinking { .. }, Input::Abandoned) => self.end(Ending::Stopped, &mut ready),
-            (turn, Input::Wake | Input::Thought { .. } | Input::Called(_) | Input::Abandoned) => turn,
+            (turn, Input::Wake | Input::Thought { .. } | Input::Called(_) | Input::Capped(_) | Input::Abandoned) => turn,
         };
         ready
     }
@@ -323,8 +333,8 @@ impl Being {
 
     /// Ends the cycle where nothing more may be spent, and tells why, once. That there is no money, `exhausted` says.
     fn hold(&mut self, closed: Closed, actions: Vec<String>, ready: &mut Ready, now: Timestamp) -> Turn {
-        let is_news = self.told.replace(closed.limit) != Some(closed.limit);
-        if is_news && (closed.limit, closed.worst) != (Limit::Balance, None) {
+        let is_news = self.told.replace(closed.limit.clone()).as_ref() != Some(&closed.limit);
+        if is_news && (closed.limit != Limit::Balance || closed.worst.is_some()) {
             self.note(ready, Event::Warning { message: closed.to_string() }, now);
         }
         if closed.limit == Limit::Balance && self.state.status != BeingStatus::Exhausted {

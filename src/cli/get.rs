@@ -31,10 +31,12 @@ pub(super) async fn get(context: &Context, arguments: &Get) -> Result<(), Failur
         Some(address) => object.address == address.to_string(),
         None => arguments.what == "all" || object.address.split('/').next().is_some_and(|kind| is_kind(&arguments.what, kind)),
     });
-    let known = ["all", "model", "surface", "being"];
+    let known = ["all", "model", "surface", "cap", "being"];
     if address.is_none() && !known.iter().any(|kind| is_kind(&arguments.what, kind)) {
-        let what =
-            format!("`{}` is nothing to get; write beings, models, surfaces, all, or an address such as being/ada", arguments.what);
+        let what = format!(
+            "`{}` is nothing to get; write beings, models, surfaces, caps, all, or an address such as being/ada",
+            arguments.what
+        );
         return Err(Failure::new(Class::Configuration, what));
     }
     if let Some(address) = address.filter(|_| list.items.is_empty()) {

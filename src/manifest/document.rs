@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::scalar::{Glob, HexDigest, HttpUrl, Identifier, Money, ObjectName, SpanText};
 
-/// A whole manifest: any number of models, surfaces and beings, and the defaults that are merged under them.
+/// A whole manifest: any number of models, surfaces, caps and beings, and the defaults that are merged under them.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "Manifest")]
@@ -22,6 +22,9 @@ pub(crate) struct ManifestDocument {
     /// MCP servers, by name; their tools are called `<surface>__<tool>`.
     #[schemars(extend("x-named" = true))]
     pub surface: BTreeMap<String, SurfaceDocument>,
+    /// Limits of what several beings spend together, by name.
+    #[schemars(extend("x-named" = true))]
+    pub cap: BTreeMap<String, CapDocument>,
     /// Autonomous agents, by name.
     #[schemars(extend("x-named" = true))]
     pub being: BTreeMap<String, BeingDocument>,
@@ -297,6 +300,19 @@ pub(crate) struct BudgetDocument {
     /// Balances that are warned of when the balance falls to them, in USD.
     #[schemars(length(max = 16))]
     pub warn_below: Option<Vec<Money>>,
+}
+
+/// A limit of what several beings spend together; it needs `per_day`, `total` or both.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Cap")]
+pub(crate) struct CapDocument {
+    /// Which beings it holds: those that have all of these labels; without any, all beings.
+    pub labels: BTreeMap<String, String>,
+    /// What they may spend in a day, in UTC; then they rest until the next one.
+    pub per_day: Option<Money>,
+    /// What they may spend in all their lives; then they wait for an edit.
+    pub total: Option<Money>,
 }
 
 /// Money granted after birth.

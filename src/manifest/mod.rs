@@ -46,6 +46,6 @@ pub use read::{Loaded, Overrides, from_variables, read};
 pub use schema::{manifest_schema, schema_of, schemas};
 pub use settings::{SETTINGS, Setting, SettingForm, Variables};
 pub use spec::{
-    BeingSpec, Boundary, BudgetSpec, CapabilitySpec, CycleSpec, ExternalLas, Fleet, LasSpec, ModelSpec, PromptPolicy, ProviderSpec,
-    Scope, SecretSource, SurfaceSpec, TransportSpec,
+    BeingSpec, Boundary, BudgetSpec, CapSpec, CapabilitySpec, CycleSpec, ExternalLas, Fleet, LasSpec, ModelSpec, PromptPolicy,
+    ProviderSpec, Scope, SecretSource, SurfaceSpec, TransportSpec,
 };

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{
     BeingSpec, Fleet, Problem, Problems,
     check::{Cx, Declared},
-    document::{BeingDocument, ModelDocument, SurfaceDocument},
+    document::{BeingDocument, CapDocument, ModelDocument, SurfaceDocument},
     layer::{LayerPart, Merged},
     load::{Form, Source, Sources},
     origin::{Field, Layer, Origin, Origins},
@@ -280,6 +280,15 @@ fn resolve_into(fleet: &mut Fleet, cx: &mut Cx<'_>) -> Vec<Name> {
                 })
                 .collect()
         }
+        Kind::Cap => {
+            let spec = cx.extract::<CapDocument>().and_then(|document| resolve::cap(&document, cx));
+            spec.into_iter()
+                .map(|spec| {
+                    fleet.caps.insert(name.clone(), spec);
+                    name.clone()
+                })
+                .collect()
+        }
         Kind::Being => {
             let Some(document) = cx.extract::<BeingDocument>() else { return Vec::new() };
             let Some(spec) = resolve::being(&document, cx) else { return Vec::new() };
@@ -375,6 +384,7 @@ impl Settings {
         let takes = match kind {
             Kind::Model => is_brama,
             Kind::Surface => true,
+            Kind::Cap => false,
             Kind::Being => being.is_some_and(is_run),
         };
         let over = self.layers.iter().filter(|(_, of, _)| takes && of == kind);

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use globset::{Glob, GlobMatcher};
 
 use super::{
-    BeingSpec, Boundary, BudgetSpec, CapabilitySpec, CycleSpec, ExternalLas, LasSpec, ModelSpec, PromptPolicy, ProviderSpec, Scope,
-    SurfaceSpec, TransportSpec,
+    BeingSpec, Boundary, BudgetSpec, CapSpec, CapabilitySpec, CycleSpec, ExternalLas, LasSpec, ModelSpec, PromptPolicy,
+    ProviderSpec, Scope, SurfaceSpec, TransportSpec,
     check::Cx,
     document::{
-        BeingDocument, BoundaryName, BudgetDocument, GrantDocument, IdentityDocument, LasDocument, ModelDocument, PromptPolicyName,
-        ProviderName, ScopeName, SurfaceDocument,
+        BeingDocument, BoundaryName, BudgetDocument, CapDocument, GrantDocument, IdentityDocument, LasDocument, ModelDocument,
+        PromptPolicyName, ProviderName, ScopeName, SurfaceDocument,
     },
     problem::quoted,
     scalar::{self, Identifier, Money},
@@ -211,6 +211,19 @@ fn bad_variables(document: &SurfaceDocument, cx: &mut Cx<'_>) {
             cx.fault(&["env", name], format!("{} is not a variable that a process can have", quoted(name)), None);
         }
     }
+}
+
+/// Resolves a cap.
+pub(crate) fn cap(document: &CapDocument, cx: &mut Cx<'_>) -> Option<CapSpec> {
+    let per_day = cx.positive_usd(&["per_day"], text(document.per_day.as_ref().map(|usd| &usd.0)));
+    let total = cx.positive_usd(&["total"], text(document.total.as_ref().map(|usd| &usd.0)));
+    let has_any =
+        document.per_day.is_some() || document.total.is_some() || ["per_day", "total"].iter().any(|key| cx.was_there(&[key]));
+    if !has_any {
+        let message = format!("`{}` has neither `per_day` nor `total`, so it holds nothing", cx.address);
+        cx.fault(&[], message, Some("write per_day = \"20\", total = \"100\" or both".into()));
+    }
+    Some(CapSpec { labels: document.labels.clone(), per_day, total })
 }
 
 /// Resolves a being.

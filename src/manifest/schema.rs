@@ -6,7 +6,7 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use super::{
-    document::{BeingDocument, ManifestDocument, ModelDocument, SurfaceDocument},
+    document::{BeingDocument, CapDocument, ManifestDocument, ModelDocument, SurfaceDocument},
     text,
 };
 
@@ -45,6 +45,7 @@ pub fn schemas() -> Vec<(String, Value)> {
         ("manifest.schema.json".into(), manifest_schema().clone()),
         of_kind("Model", schema_of::<ModelDocument>("model")),
         of_kind("Surface", schema_of::<SurfaceDocument>("surface")),
+        of_kind("Cap", schema_of::<CapDocument>("cap")),
         of_kind("Being", schema_of::<BeingDocument>("being")),
     ]
 }

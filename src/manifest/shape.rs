@@ -59,7 +59,7 @@ pub(crate) fn misfits(document: &Value) -> Vec<Misfit> {
 /// Names of objects, which are keys.
 fn bad_names(document: &Value) -> Vec<Misfit> {
     let mut misfits = Vec::new();
-    for kind in ["model", "surface", "being"] {
+    for kind in ["model", "surface", "cap", "being"] {
         for name in document.get(kind).and_then(Value::as_object).into_iter().flat_map(|objects| objects.keys()) {
             let Err(error) = Name::try_from(name.as_str()) else { continue };
             let message = error.to_string().replacen(&format!("`{name}`"), &quoted(name), 1);
@@ -87,8 +87,8 @@ fn unknown_key(error: &ValidationError<'_>, path: &[String], key: &str) -> Misfi
     let (message, hint) = if NOT_YET.iter().any(is_in) {
         (format!("{} is not supported by this version yet", quoted(key)), Some("take it out; it would have no effect".to_owned()))
     } else if path.is_empty() {
-        let kinds = "declare `model`, `surface`, `being` or `defaults`".to_owned();
-        let hint = did_you_mean(key, ["model", "surface", "being", "defaults"]).unwrap_or(kinds);
+        let kinds = "declare `model`, `surface`, `cap`, `being` or `defaults`".to_owned();
+        let hint = did_you_mean(key, ["model", "surface", "cap", "being", "defaults"]).unwrap_or(kinds);
         (format!("{} is not a kind of object", quoted(key)), Some(hint))
     } else {
         let keys = known.map(|keys| keys.keys().map(String::as_str).collect::<Vec<_>>()).unwrap_or_default();
@@ -290,7 +290,7 @@ fn segments(pointer: &str) -> Vec<String> {
 /// How a field is called in a message: its path within the object, without positions in lists.
 fn label(path: &[String]) -> String {
     let skip = match path.first().map(String::as_str) {
-        Some("model" | "surface" | "being" | "defaults") if path.len() > 2 => 2,
+        Some("model" | "surface" | "cap" | "being" | "defaults") if path.len() > 2 => 2,
         _ => 0,
     };
     let steps = path.iter().skip(skip).filter(|step| step.parse::<usize>().is_err());

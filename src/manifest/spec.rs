@@ -15,15 +15,18 @@ use crate::{
 pub struct Fleet {
     pub models: BTreeMap<Name, ModelSpec>,
     pub surfaces: BTreeMap<Name, SurfaceSpec>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub caps: BTreeMap<Name, CapSpec>,
     pub beings: BTreeMap<Name, BeingSpec>,
 }
 
 impl Fleet {
-    /// Every address of the fleet, models first, then surfaces, then beings.
+    /// Every address of the fleet, models first, then surfaces, then caps, then beings.
     pub fn addresses(&self) -> impl Iterator<Item = Address> {
         let of = |kind| move |name: &Name| Address::new(kind, name.clone());
         let models = self.models.keys().map(of(Kind::Model));
-        models.chain(self.surfaces.keys().map(of(Kind::Surface))).chain(self.beings.keys().map(of(Kind::Being)))
+        let caps = self.caps.keys().map(of(Kind::Cap));
+        models.chain(self.surfaces.keys().map(of(Kind::Surface))).chain(caps).chain(self.beings.keys().map(of(Kind::Being)))
     }
 }
 
@@ -180,6 +183,23 @@ pub struct BudgetSpec {
     pub reserve: bool,
     /// Balances that are warned of when the balance falls to them.
     pub warn_below: BTreeSet<Usd>,
+}
+
+/// A limit of what several beings spend together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapSpec {
+    pub labels: BTreeMap<String, String>,
+    /// What a day, in UTC, may cost.
+    pub per_day: Option<Usd>,
+    /// What all their lives may cost.
+    pub total: Option<Usd>,
+}
+
+impl CapSpec {
+    /// Tells whether a being with these labels is held by it.
+    pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+    }
 }
 
 /// What an operator armed.

@@ -53,10 +53,10 @@ const BEING: [(&str, Effect); 18] = [
     ("labels", Effect::Hot),
 ];
 
-/// What a change of the field at a dotted path does. Models and surfaces carry nothing that a change could break.
+/// What a change of the field at a dotted path does. Models, surfaces and caps carry nothing that a change could break.
 pub fn effect_of(kind: Kind, path: &str) -> Effect {
     match kind {
-        Kind::Model => Effect::Hot,
+        Kind::Model | Kind::Cap => Effect::Hot,
         Kind::Surface => Effect::Reload,
         Kind::Being => {
             let is_above = |above: &str| path == above || path.strip_prefix(above).is_some_and(|rest| rest.starts_with('.'));

@@ -61,6 +61,9 @@ fn wrong(at: &Address, step: &Step, declared: &Fleet, observed: &Observed) -> Op
             observed.surfaces.contains_key(name),
             declared.surfaces.get(name) == observed.surfaces.get(name),
         ),
+        Kind::Cap => {
+            (declared.caps.contains_key(name), observed.caps.contains_key(name), declared.caps.get(name) == observed.caps.get(name))
+        }
         Kind::Being => return wrong_being(at, step, declared.beings.get(name), observed.beings.get(name)),
     };
     let fault = match &step.verdict {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     being::Identity,
-    manifest::{BeingSpec, ModelSpec, SurfaceSpec},
+    manifest::{BeingSpec, CapSpec, ModelSpec, SurfaceSpec},
     vocab::{Address, Kind, Name, Usd},
 };
 
@@ -13,6 +13,7 @@ use crate::{
 pub struct Observed {
     pub models: BTreeMap<Name, ModelSpec>,
     pub surfaces: BTreeMap<Name, SurfaceSpec>,
+    pub caps: BTreeMap<Name, CapSpec>,
     pub beings: BTreeMap<Name, ObservedBeing>,
 }
 
@@ -59,6 +60,7 @@ impl Observed {
     pub fn addresses(&self) -> impl Iterator<Item = Address> {
         let of = |kind| move |name: &Name| Address::new(kind, name.clone());
         let models = self.models.keys().map(of(Kind::Model));
-        models.chain(self.surfaces.keys().map(of(Kind::Surface))).chain(self.beings.keys().map(of(Kind::Being)))
+        let caps = self.caps.keys().map(of(Kind::Cap));
+        models.chain(self.surfaces.keys().map(of(Kind::Surface))).chain(caps).chain(self.beings.keys().map(of(Kind::Being)))
     }
 }

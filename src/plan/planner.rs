@@ -66,6 +66,7 @@ pub fn plan(declared: &Fleet, observed: &Observed) -> Plan {
     let mut steps = BTreeMap::new();
     plain(Kind::Model, &declared.models, &observed.models, &mut steps);
     plain(Kind::Surface, &declared.surfaces, &observed.surfaces, &mut steps);
+    plain(Kind::Cap, &declared.caps, &observed.caps, &mut steps);
     let changed: BTreeMap<Address, Vec<Change>> =
         steps.iter().map(|(at, step)| (at.clone(), step.verdict.changes().to_vec())).collect();
     for (name, spec) in &declared.beings {
@@ -86,7 +87,7 @@ fn step(verdict: Verdict, because: impl Into<String>) -> Step {
     Step { verdict, because: because.into() }
 }
 
-/// Models and surfaces: nothing of them is fixed, nothing is lost.
+/// Models, surfaces and caps: nothing of them is fixed, nothing is lost.
 fn plain<T: Serialize>(
     kind: Kind,
     declared: &BTreeMap<Name, T>,

@@ -6,6 +6,7 @@ use super::{
     status::{activity, conditions},
 };
 use crate::{
+    manifest::Fleet,
     plan::{Born, Observed, ObservedBeing, Phase, Plan, Verdict},
     runtime::{Assignment, Failure, Unit, UnitPhase},
     store::peek,
@@ -21,7 +22,8 @@ impl Reconciler {
         }
         let names = self.units.keys().chain(self.born.keys()).cloned().collect::<std::collections::BTreeSet<_>>();
         let beings = names.into_iter().map(|name| (name.clone(), self.observed(&name))).collect();
-        Observed { models: self.enacted.models.clone(), surfaces: self.enacted.surfaces.clone(), beings }
+        let Fleet { models, surfaces, caps, .. } = self.enacted.clone();
+        Observed { models, surfaces, caps, beings }
     }
 
     fn observed(&self, name: &Name) -> ObservedBeing {
@@ -54,6 +56,7 @@ impl Reconciler {
         self.ground.models.replace(&self.declared.good.fleet.models);
         self.enacted.models.clone_from(&self.declared.good.fleet.models);
         self.enacted.surfaces.clone_from(&self.declared.good.fleet.surfaces);
+        self.enacted.caps.clone_from(&self.declared.good.fleet.caps);
         for (address, step) in plan.steps.iter().filter(|(address, _)| address.kind == Kind::Being) {
             let name = &address.name;
             match &step.verdict {
@@ -183,12 +186,22 @@ impl Reconciler {
                 let ready = Condition::new(ConditionKind::Ready, true, "Declared", "it is used when a being needs it");
                 (vec![ready], None, true)
             }
+            Kind::Cap => (self.cap(&address.name), None, true),
         };
         if is_in_force {
             self.observed_generations.insert(address.clone(), generation);
         }
         let observed_generation = self.observed_generations.get(address).copied().unwrap_or(0);
         ObjectStatus { address: address.to_string(), generation, observed_generation, conditions, being }
+    }
+
+    /// How much of a cap is used.
+    fn cap(&self, name: &Name) -> Vec<Condition> {
+        let Some(spec) = self.declared.good.fleet.caps.get(name) else { return Vec::new() };
+        let used = self.ground.ledger.used(spec, self.ground.clock.now());
+        let ready = Condition::new(ConditionKind::Ready, true, "Declared", "it holds the beings that its labels select");
+        let reason = if used.is_left() { "Funded" } else { "CapReached" };
+        vec![ready, Condition::new(ConditionKind::Solvent, used.is_left(), reason, used.to_string())]
     }
 
     fn being(&self, name: &Name) -> (Vec<Condition>, Option<BeingFacts>, bool) {

@@ -177,6 +177,7 @@ fn without(mut fleet: Fleet, deleted: &BTreeSet<&Address>) -> Fleet {
     let kept = |kind: Kind, name: &Name| !deleted.contains(&Address::new(kind, name.clone()));
     fleet.models.retain(|name, _| kept(Kind::Model, name));
     fleet.surfaces.retain(|name, _| kept(Kind::Surface, name));
+    fleet.caps.retain(|name, _| kept(Kind::Cap, name));
     fleet.beings.retain(|name, _| kept(Kind::Being, name));
     fleet
 }
@@ -187,6 +188,7 @@ fn generations(fleet: &Fleet, before: &BTreeMap<Address, Generation>) -> BTreeMa
         let json = match address.kind {
             Kind::Model => serde_json::to_vec(&fleet.models.get(&address.name)),
             Kind::Surface => serde_json::to_vec(&fleet.surfaces.get(&address.name)),
+            Kind::Cap => serde_json::to_vec(&fleet.caps.get(&address.name)),
             Kind::Being => serde_json::to_vec(&fleet.beings.get(&address.name)),
         };
         Digest::of(json.unwrap_or_default())

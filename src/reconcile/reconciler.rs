@@ -370,7 +370,7 @@ impl Reconciler {
         self.converge().await;
         let told = |address: &Address| match address.kind {
             Kind::Being => format!("{address} is no longer declared; it is stopped and its state is kept"),
-            Kind::Model | Kind::Surface => format!("{address} is no longer declared"),
+            Kind::Model | Kind::Surface | Kind::Cap => format!("{address} is no longer declared"),
         };
         Ok(addresses.iter().map(told).collect())
     }
@@ -406,7 +406,7 @@ impl Reconciler {
             fleet.beings.get(name).is_some_and(|being| match address.kind {
                 Kind::Model => being.models.contains(&address.name),
                 Kind::Surface => being.las.surfaces.contains(&address.name),
-                Kind::Being => false,
+                Kind::Cap | Kind::Being => false,
             })
         };
         match fleet.beings.keys().find(|name| uses(name)) {

@@ -20,7 +20,7 @@ pub struct Status {
 #[serde(deny_unknown_fields)]
 #[schemars(title = "List")]
 pub struct List {
-    /// The objects, models first, then surfaces, then beings, each kind by name.
+    /// The objects, models first, then surfaces, caps and beings, each kind by name.
     #[schemars(title = "Items")]
     pub items: Vec<ObjectStatus>,
     /// What is wrong with the manifests now, with its place. While there is any, the last good fleet goes on.
@@ -217,10 +217,11 @@ pub(super) fn conditions(view: &UnitView, snapshot: Option<&Snapshot>, refused: 
 
 /// Whether a being has money that it may spend now.
 fn solvency(snapshot: &Snapshot) -> (bool, &'static str) {
-    match held(snapshot).map(|closed| closed.limit) {
+    match held(snapshot).map(|closed| &closed.limit) {
         Some(Limit::Balance) => (false, "Exhausted"),
         Some(Limit::Day) => (false, "DayLimit"),
         Some(Limit::Cycle) => (false, "CycleLimit"),
+        Some(Limit::Cap(_)) => (false, "CapReached"),
         None if snapshot.remaining.is_positive() => (true, "Funded"),
         None => (false, "Exhausted"),
     }

@@ -137,6 +137,7 @@ pub async fn animate(
         board,
         in_force,
         until,
+        pass: None,
         last_report: None,
         building: None,
         retiring: JoinSet::new(),

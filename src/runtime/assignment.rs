@@ -7,7 +7,7 @@ use crate::{
         AgentState, Birth, DeclaredIdentity, Input, Limits, Mind, MindChange, Offer, Price, Retry, Rules, ToolDefinition,
         default_prompt,
     },
-    manifest::{BeingSpec, Fleet, PromptPolicy, ProviderSpec, SurfaceSpec},
+    manifest::{BeingSpec, CapSpec, Fleet, PromptPolicy, ProviderSpec, SurfaceSpec},
     runtime::{Until, ground::Ground},
     vocab::Name,
 };
@@ -24,6 +24,8 @@ pub struct Assignment {
     pub max_tokens: u32,
     /// What each declared model may take: its price, and its longest answer in tokens. A being may switch to any of them.
     pub offers: BTreeMap<Name, (Price, u32)>,
+    /// What holds the being together with others.
+    pub caps: BTreeMap<Name, CapSpec>,
     /// Whether one of its models is the embedded one that has to be fetched.
     pub needs_weights: bool,
 }
@@ -45,8 +47,10 @@ impl Assignment {
         let needs_weights = models().any(|model| matches!(model.provider, ProviderSpec::Embedded { path: None }));
         let selected = being.las.surfaces.iter();
         let surfaces = selected.filter_map(|surface| Some((surface.clone(), fleet.surfaces.get(surface)?.clone()))).collect();
+        let held = fleet.caps.iter().filter(|(_, cap)| cap.selects(&being.labels));
+        let caps = held.map(|(name, cap)| (name.clone(), cap.clone())).collect();
         let offers = fleet.models.iter().map(|(name, model)| (name.clone(), (model.price, model.max_tokens))).collect();
-        Some(Self { name: name.clone(), being, surfaces, context_tokens, max_tokens, offers, needs_weights })
+        Some(Self { name: name.clone(), being, surfaces, context_tokens, max_tokens, offers, caps, needs_weights })
     }
 
     /// The identity that the operator declared; the specialty is a part of it.
@@ -99,6 +103,9 @@ impl Assignment {
         let granted = &state.budget.granted;
         let owed = self.being.grants.iter().filter(|(id, _)| !granted.contains_key(*id));
         let mut inputs: Vec<Input> = owed.map(|(id, usd)| Input::Granted { id: id.clone(), usd: *usd }).collect();
+        if self.being.labels != state.labels {
+            inputs.push(Input::Labelled(self.being.labels.clone()));
+        }
         if self.being.prompt_policy == PromptPolicy::Enforce && state.mind.system_prompt != self.prompt() {
             inputs.push(Input::Edited(MindChange::SetPrompt { prompt: self.prompt() }));
         }

@@ -10,16 +10,16 @@ use super::{
     AnimateError, Assignment, Ground, Phase, Snapshot, UnitView,
     animate::{Tools, prepare},
     clock::Stopwatch,
+    ledger::Pass,
 };
 use crate::{
     being::{
-        Being, ChatRequest, Effect, Ending, Event, Input, Limit, Ready, Report, Rules, ThinkError, ThinkErrorClass, Thought,
-        ToolCall,
+        Being, ChatRequest, Effect, Ending, Event, Input, Ready, Report, Rules, ThinkError, ThinkErrorClass, Thought, ToolCall,
     },
     model::{self, ModelError},
     store::{Life, StoreError},
     tool::Stamp,
-    vocab::{Span, Timestamp, chain, next_day},
+    vocab::{Span, Timestamp, Usd, chain},
 };
 
 /// What a running being can be told from outside.
@@ -61,9 +61,6 @@ pub struct Cut {
 /// How long an effect that is under way may go on after a stop.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// How often the clock is looked at while a being waits for a day, which may come earlier or later than it seemed.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
-
 /// One animated being and all that it needs.
 #[derive(Debug)]
 pub struct Driver {
@@ -86,6 +83,8 @@ pub struct Driver {
     pub(super) retiring: JoinSet<()>,
     /// What was in force when the being last ran under this keeper.
     pub(super) before: Option<Arc<Assignment>>,
+    /// What lets the call under way through.
+    pub(super) pass: Option<Pass>,
 }
 
 type Reply = oneshot::Sender<Result<(), AnimateError>>;
@@ -154,6 +153,7 @@ impl Driver {
         for edit in self.assignment.edits(self.before.take().as_deref(), self.being.state()) {
             self.tell(edit).await?;
         }
+        self.count_in();
         let mut woken = None;
         let mut next = None;
         loop {
@@ -162,14 +162,19 @@ impl Driver {
                     Waited::Wake => {
                         woken = Some(Stopwatch::start());
                         self.take_stock();
-                        Input::Wake
+                        self.wake()
                     }
                     Waited::Next(effect) => {
                         next = Some(effect);
                         continue;
                     }
                 },
-                Some(Effect::Think { request, after, .. }) => self.thought(request, after, commands).await?,
+                Some(Effect::Think { request, after, worst }) => {
+                    let input = self.thought(request, after, worst, commands).await?;
+                    next = self.tell(input)?;
+                    self.pass = None;
+                    continue;
+                }
                 Some(Effect::Call(call)) => {
                     let phase = Phase::Calling { tool: call.function.name.clone() };
                     let carried_out = self.call(call);
@@ -201,6 +206,9 @@ impl Driver {
         }
         let cycle = self.being.state().cycle;
         self.life.append(facts, cycle, now).await?;
+        if facts.iter().any(|fact| matches!(fact, Event::CostDebited { .. } | Event::Labelled { .. })) {
+            self.ground.ledger.record(&self.assignment.name, self.being.state());
+        }
         if self.life.wants_checkpoint() { self.draw() } else { Ok(()) }
     }
 
@@ -276,7 +284,7 @@ impl Driver {
             return (Phase::Paused, None);
         }
         let woken = match self.held() {
-            Some((limit, phase, due)) if self.being.told() == Some(limit) => return (phase, due),
+            Some(held) if self.being.told() == Some(&held.because.limit) => return held.rest(),
             // It is woken at once, to tell that it is held.
             Some(_) => None,
             None => woken,
@@ -291,22 +299,6 @@ impl Driver {
         (Phase::Resting { until }, Some(due))
     }
 
-    /// Which limit holds the being, and when to look at it again.
-    fn held(&self) -> Option<(Limit, Phase, Option<tokio::time::Instant>)> {
-        let now = self.ground.clock.now();
-        let because = self.being.closed(&self.rules, now)?;
-        let (phase, due) = match because.limit {
-            Limit::Balance => (Phase::Exhausted { because }, None),
-            Limit::Cycle => (Phase::Limited { because, until: None }, None),
-            Limit::Day => {
-                let until = next_day(now);
-                let left = Duration::try_from(until.duration_since(now)).unwrap_or_default();
-                (Phase::Limited { because, until: Some(until) }, Some(Stopwatch::start().after(left.min(LOOK_AGAIN))))
-            }
-        };
-        Some((because.limit, phase, due))
-    }
-
     fn is_done(&self, due: Option<tokio::time::Instant>, woken: Option<Stopwatch>) -> bool {
         match self.until {
             Until::Stopped => false,
@@ -316,7 +308,7 @@ impl Driver {
     }
 
     /// Carries an effect out while commands are heard; after a stop it gets a grace. `None` when it was given up.
-    async fn beside<T>(
+    pub(super) async fn beside<T>(
         &mut self,
         effect: impl Future<Output = T> + Send,
         phase: Phase,
@@ -406,6 +398,7 @@ impl Driver {
     async fn enforce(&mut self, new: Assignment, reply: Reply) -> Result<(), StoreError> {
         self.rules = new.rules(self.tools.toolbox.definitions(), self.until);
         let before = std::mem::replace(&mut self.assignment, new);
+        self.count_in();
         if let Some(in_force) = &self.in_force {
             in_force.send_modify(|view| view.assignment = Arc::new(self.assignment.clone()));
         }
@@ -421,12 +414,16 @@ impl Driver {
         &mut self,
         request: ChatRequest,
         after: Span,
+        worst: Usd,
         commands: &mut mpsc::Receiver<Command>,
     ) -> Result<Input, StoreError> {
         let phase = if after == Span::ZERO { Phase::Thinking } else { Phase::Retrying };
         let wait = tokio::time::sleep(after.as_duration());
         if after > Span::ZERO && self.beside(wait, phase.clone(), Duration::ZERO, commands).await?.is_none() {
             return Ok(Input::Abandoned);
+        }
+        if let Some(held) = self.pass(worst, &phase, commands).await? {
+            return Ok(held);
         }
         let (ground, chain) = (Arc::clone(&self.ground), self.assignment.being.models.clone());
         let agent = self.being.state().identity.agent_id.clone();

@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::OnceLock};
 
-use super::{Assignment, Clock, Ids, Weights};
+use super::{Assignment, Clock, Ids, Ledger, Weights};
 use crate::{
     being::Identity,
     model::Models,
@@ -14,6 +14,8 @@ pub struct Ground {
     pub home: Home,
     pub models: Models,
     pub weights: Weights,
+    /// What all beings of the home spend.
+    pub ledger: Ledger,
     pub clock: Clock,
     pub ids: Ids,
     /// This program's own binary: it is the Las and the supervisor too.
@@ -35,7 +37,7 @@ impl Ground {
         program: PathBuf,
         env: BTreeMap<String, String>,
     ) -> Self {
-        Self { home, models, weights, clock, ids, program, env, commit_log: None, executable: OnceLock::new() }
+        Self { home, models, weights, ledger: Ledger::default(), clock, ids, program, env, commit_log: None, executable: OnceLock::new() }
     }
 
     /// Lets beings share the syncs of a log.

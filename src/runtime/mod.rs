@@ -15,6 +15,8 @@ mod clock;
 mod driver;
 mod embedded;
 mod ground;
+mod ledger;
+mod purse;
 mod snapshot;
 mod unit;
 
@@ -29,5 +31,6 @@ pub use clock::{Clock, Ids};
 pub use driver::{Command, Cut, Driver, Ended, Until};
 pub use embedded::{Pulling, Weights};
 pub use ground::Ground;
+pub use ledger::{Ledger, Used};
 pub use snapshot::{Phase, Snapshot};
 pub use unit::{Failure, Unit, UnitPhase, UnitView};

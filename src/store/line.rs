@@ -11,7 +11,7 @@ pub(super) const MAX_LINE: usize = 64 << 20;
 const SEAL_LENGTH: usize = 18;
 
 /// The types of events that this version knows.
-pub(super) const KNOWN: [&str; 15] = [
+pub(super) const KNOWN: [&str; 16] = [
     "started",
     "cycle_started",
     "model_completed",
@@ -21,6 +21,7 @@ pub(super) const KNOWN: [&str; 15] = [
     "revenue_credited",
     "funds_granted",
     "mind_changed",
+    "labelled",
     "warning",
     "told",
     "exhausted",

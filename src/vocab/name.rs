@@ -81,18 +81,20 @@ impl AsRef<str> for Name {
 pub enum Kind {
     Model,
     Surface,
+    Cap,
     Being,
 }
 
 impl Kind {
     /// Every kind, in the order in which they are shown.
-    pub const ALL: [Self; 3] = [Self::Model, Self::Surface, Self::Being];
+    pub const ALL: [Self; 4] = [Self::Model, Self::Surface, Self::Cap, Self::Being];
 
     /// The kind as it is written in a manifest.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Model => "model",
             Self::Surface => "surface",
+            Self::Cap => "cap",
             Self::Being => "being",
         }
     }
@@ -117,7 +119,7 @@ pub struct Address {
 pub enum BadAddress {
     #[error("`{0}` is not an address; write kind/name, such as being/ada")]
     NotKindSlashName(String),
-    #[error("`{0}` is not a kind; use model, surface or being")]
+    #[error("`{0}` is not a kind; use model, surface, cap or being")]
     UnknownKind(String),
     #[error(transparent)]
     Name(#[from] BadName),

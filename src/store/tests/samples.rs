@@ -217,6 +217,7 @@ pub(super) fn event() -> impl Strategy<Value = Event> {
         }),
         (any::<String>(), money()).prop_map(|(id, usd)| Event::FundsGranted { id, usd }),
         change().prop_map(|change| Event::MindChanged { change }),
+        any::<(String, String)>().prop_map(|label| Event::Labelled { labels: [label].into() }),
         any::<String>().prop_map(|message| Event::Warning { message }),
         any::<String>().prop_map(told),
         Just(Event::Exhausted),
