@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use support::{
     Home, Life, PATIENT, SOON,
@@ -112,9 +113,9 @@ fn a_model_that_counts_more_than_there_is_overdraws_once_and_nothing_more_is_spe
     let server = Server::start(|_| Reply::say("well").counting(10_000, 0));
     let text = fleet(&server, "{ starting = \"0.001\" }");
     let served = Served::start(&text);
+    wait_until(PATIENT, "the end of the money", || served.object("being/ada")["being"]["status"] == "exhausted");
     assert_eq!(served.held("being/ada", "Exhausted"), "-0.009 USD are left");
-    let being = served.object("being/ada")["being"].clone();
-    assert_eq!((&being["status"], &being["balance_usd"]), (&json!("exhausted"), &json!("-0.009")));
+    assert_eq!(served.object("being/ada")["being"]["balance_usd"], "-0.009");
     let lines = served.home.journal("ada").len();
     served.settle("being/ada", &text);
     assert_eq!((server.seen().len(), served.home.events("ada", "exhausted").len()), (1, 1));
@@ -239,12 +240,51 @@ fn a_threshold_is_warned_of_once_while_the_balance_falls() {
 }
 
 #[test]
+fn an_answer_that_comes_while_the_being_is_stopped_is_charged() {
+    let server = Server::start(|_| Reply::say("well").after(Duration::from_millis(300)));
+    let served = Served::start(&fleet(&server, "{ starting = \"10\" }"));
+    server.wait_for(1, PATIENT);
+    served.home.run(&["down"]).ok();
+    let state = served.home.state("ada");
+    let paid = served.home.events("ada", "cost_debited").len();
+    assert_eq!((paid, state["budget"]["remaining"].as_str()), (server.seen().len(), Some("9.99998")));
+}
+
+/// A being that asks `again` what `scripted` did not answer.
+fn chain(home: &Home, server: &Server) -> PathBuf {
+    let text = fleet(server, "{ starting = \"1\" }");
+    let again = text.split("[being").next().expect("a model").replace("model.scripted", "model.again");
+    let text = text.replace("model = \"scripted\"\ncycle", "model = [\"scripted\", \"again\"]\ncycle");
+    home.write("ada.toml", &format!("{again}{text}"))
+}
+
+/// An answer that is counted and no use.
+fn useless() -> Reply {
+    Reply::completion(json!({ "role": "assistant", "content": 7 }), "stop")
+}
+
+#[test]
 fn what_a_server_counted_before_it_failed_is_charged() {
     let home = Home::new();
-    let server = Server::play([Reply::completion(json!({ "role": "assistant", "content": 7 }), "stop"), Reply::say("well")]);
-    let text =
-        fleet(&server, "{ starting = \"1\" }").replace("model = \"scripted\"\ncycle", "model = [\"scripted\", \"again\"]\ncycle");
-    let again = text.split("[being").next().expect("a model").replace("model.scripted", "model.again");
-    let manifest = home.write("ada.toml", &format!("{again}{text}"));
+    let server = Server::play([useless(), Reply::say("well")]);
+    let manifest = chain(&home, &server);
     assert_eq!(once(&home, &manifest, &[])["balance_usd"], "0.99996", "two answers are paid, one of which was refused");
+}
+
+#[test]
+fn what_a_server_counted_is_charged_also_where_the_rest_of_the_request_is_given_up() {
+    let home = Home::new();
+    let server = Server::start(|seen| if seen.index == 0 { useless() } else { Reply::hang() });
+    let manifest = chain(&home, &server);
+    let mut life = home.spawn(&["once", "-f", manifest.to_str().expect("UTF-8")]);
+    server.wait_for(2, PATIENT);
+    let stop = || {
+        let pid = i32::try_from(life.pid()).ok().and_then(Pid::from_raw).expect("a process");
+        kill_process(pid, Signal::INT).expect("it can be told");
+    };
+    stop();
+    wait_until(SOON, "the first stop", || !home.events("ada", "stopping").is_empty());
+    stop();
+    life.ended_within(SOON).expect("a second stop ends it");
+    assert_eq!(home.state("ada")["budget"]["remaining"], "0.99998");
 }

@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::{
-    ActionRecord, AgentState, Being, ChatRequest, Completion, Effect, Ending, Event, Finish, Input, Limits, Offer, Outcome, Price,
-    Ready, Record, Retry, Revenue, Role, Rules, Status, ThinkError, ThinkErrorClass, Thought, ToolCall, Usage, testing,
-    window::prompt_tokens,
+    ActionRecord, AgentState, Being, ChatRequest, Closed, Completion, Effect, Ending, Event, Finish, Input, Limit, Limits, Offer,
+    Outcome, Price, Ready, Record, Retry, Revenue, Role, Rules, Status, ThinkError, ThinkErrorClass, Thought, ToolCall, Usage,
+    testing, window::prompt_tokens,
 };
 use crate::vocab::{Span, Timestamp, Usd, day_of};
 
@@ -174,6 +174,10 @@ impl World {
                 let left = self.left(rules);
                 self.spent_while_closed += u32::from(!left.iter().all(|left| left.is_positive()));
                 self.overdrawn += u32::from(left.iter().any(|left| worst > *left));
+                if self.luck.percent(3) {
+                    let limit = Limit::Cap("all".into());
+                    return Ok(Input::Capped(Closed { limit, left: Usd::ZERO, worst: None }));
+                }
                 Ok(Input::Thought { result: self.think(rules, &request), elapsed: Span::from_secs(1) })
             }
             Effect::Call(call) => {

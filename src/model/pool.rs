@@ -2,7 +2,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     future::Future,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard},
     time::Duration,
 };
 
@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{
-    ModelError, Provider,
+    ModelError, Provider, Spent,
     chain::{self, Kind, Route},
     http::{Http, Post, join, sensitive},
     secret::{Secret, Secrets},
@@ -54,6 +54,21 @@ pub struct Answer {
     pub price: Price,
     /// Why models before it in the chain did not answer; what they spent has to be paid too.
     pub passed_over: Vec<(Name, ModelError)>,
+}
+
+/// What models counted that did not answer.
+#[derive(Debug, Clone, Default)]
+pub struct Counted(Arc<Mutex<Vec<Spent>>>);
+
+impl Counted {
+    fn add(&self, spent: &[Spent]) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(spent);
+    }
+
+    /// What was counted so far; it is then no longer held here.
+    pub fn take(&self) -> Vec<Spent> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// Every declared model of the process. Cheap to clone; all clones are one.
@@ -120,6 +135,17 @@ impl Models {
     ///
     /// Cancel safe: a dropped request is given up; what its server had counted by then is not known.
     pub async fn complete(&self, agent: &str, chain: &[Name], request: &ChatRequest) -> Result<Answer, ModelError> {
+        self.complete_counting(agent, chain, request, &Counted::default()).await
+    }
+
+    /// The same, where `counted` holds what models before the one under way counted, should the request be given up.
+    pub async fn complete_counting(
+        &self,
+        agent: &str,
+        chain: &[Name],
+        request: &ChatRequest,
+        counted: &Counted,
+    ) -> Result<Answer, ModelError> {
         let doors = self.doors().clone();
         let find = |name: &str| doors.iter().find(|(known, _)| known.as_str() == name).map(|(name, door)| (name, door.kind()));
         let mut passed_over = Vec::new();
@@ -130,7 +156,10 @@ impl Models {
             };
             match asked {
                 Ok((completion, price)) => return Ok(Answer { completion, by: model.clone(), price, passed_over }),
-                Err(error) => passed_over.push((model.clone(), error)),
+                Err(error) => {
+                    counted.add(&error.spent);
+                    passed_over.push((model.clone(), error));
+                }
             }
         }
         Err(ModelError::of_chain(passed_over))

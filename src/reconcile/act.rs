@@ -57,6 +57,9 @@ impl Reconciler {
         self.enacted.models.clone_from(&self.declared.good.fleet.models);
         self.enacted.surfaces.clone_from(&self.declared.good.fleet.surfaces);
         self.enacted.caps.clone_from(&self.declared.good.fleet.caps);
+        if !self.enacted.caps.is_empty() {
+            tokio::task::block_in_place(|| self.ground.ledger.fill(&self.ground.home));
+        }
         for (address, step) in plan.steps.iter().filter(|(address, _)| address.kind == Kind::Being) {
             let name = &address.name;
             match &step.verdict {

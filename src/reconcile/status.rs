@@ -209,7 +209,7 @@ pub(super) fn conditions(view: &UnitView, snapshot: Option<&Snapshot>, refused: 
     ];
     conditions.extend(snapshot.map(|snapshot| {
         let (is_solvent, reason) = solvency(snapshot);
-        let message = held(snapshot).map_or_else(|| format!("{} USD left", snapshot.remaining), ToString::to_string);
+        let message = held(snapshot).map_or_else(|| format!("{} USD are left", snapshot.remaining), ToString::to_string);
         Condition::new(Solvent, is_solvent, reason, message)
     }));
     conditions

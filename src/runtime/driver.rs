@@ -16,7 +16,7 @@ use crate::{
     being::{
         Being, ChatRequest, Effect, Ending, Event, Input, Ready, Report, Rules, ThinkError, ThinkErrorClass, Thought, ToolCall,
     },
-    model::{self, ModelError},
+    model::{self, Counted, ModelError, Spent},
     store::{Life, StoreError},
     tool::Stamp,
     vocab::{Span, Timestamp, Usd, chain},
@@ -284,7 +284,7 @@ impl Driver {
             return (Phase::Paused, None);
         }
         let woken = match self.held() {
-            Some(held) if self.being.told() == Some(&held.because.limit) => return held.rest(),
+            Some(held) if self.being.told() == Some(&held.because.limit) => return held.rest(self.ground.clock.now()),
             // It is woken at once, to tell that it is held.
             Some(_) => None,
             None => woken,
@@ -428,9 +428,12 @@ impl Driver {
         let (ground, chain) = (Arc::clone(&self.ground), self.assignment.being.models.clone());
         let agent = self.being.state().identity.agent_id.clone();
         let watch = Stopwatch::start();
-        let think = async move { ground.models.complete(&agent, &chain, &request).await };
+        let counted = Counted::default();
+        let counting = counted.clone();
+        let think = async move { ground.models.complete_counting(&agent, &chain, &request, &counting).await };
         let result = self.beside(think, phase, GRACE, commands).await?;
         let result = result.map(|result| result.map(thought).map_err(|error| think_error(&error)));
+        let result = result.or_else(|| given_up(counted.take()).map(Err));
         Ok(result.map_or(Input::Abandoned, |result| Input::Thought { result, elapsed: watch.elapsed() }))
     }
 
@@ -455,6 +458,13 @@ fn thought(answer: model::Answer) -> Thought {
 fn passed_over(model: &str, error: &ModelError) -> ThinkError {
     let error = think_error(error);
     ThinkError { message: format!("model `{model}` did not answer: {}", error.message), ..error }
+}
+
+/// What a request that was given up is known to have cost, if anything.
+fn given_up(counted: Vec<Spent>) -> Option<ThinkError> {
+    let spent: Vec<_> = counted.into_iter().map(|spent| (spent.usage, spent.price)).collect();
+    let message = "the request was given up; what models counted that did not answer is paid".to_owned();
+    (!spent.is_empty()).then_some(ThinkError { class: ThinkErrorClass::Transient { retry_after: None }, message, spent })
 }
 
 fn think_error(error: &ModelError) -> ThinkError {

@@ -85,7 +85,7 @@ impl Ledger {
     }
 
     /// Reads the states of the home's beings that nothing animates yet, once. It waits for the disk.
-    pub(super) fn fill(&self, home: &Home) {
+    pub fn fill(&self, home: &Home) {
         self.0.filled.get_or_init(|| {
             let names = home.beings().unwrap_or_default();
             for name in names.into_iter().filter(|name| !self.accounts().contains_key(name)).collect::<Vec<_>>() {

@@ -23,9 +23,10 @@ pub(super) struct Held {
 
 impl Held {
     /// How the being rests, and when to look again; `None` is when somebody acts.
-    pub(super) fn rest(self) -> (Phase, Option<Instant>) {
+    pub(super) fn rest(self, now: Timestamp) -> (Phase, Option<Instant>) {
         let Self { because, until } = self;
-        let soon = || Some(Stopwatch::start().after(LOOK_AGAIN));
+        let left = until.and_then(|until| Duration::try_from(until.duration_since(now)).ok());
+        let soon = || Some(Stopwatch::start().after(left.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN)));
         match because.limit {
             Limit::Balance => (Phase::Exhausted { because }, None),
             Limit::Cycle => (Phase::Limited { because, until: None }, None),
