@@ -171,7 +171,7 @@ impl Driver {
                 },
                 Some(Effect::Think { request, after, worst }) => {
                     let input = self.thought(request, after, worst, commands).await?;
-                    next = self.tell(input)?;
+                    next = self.tell(input).await?;
                     self.pass = None;
                     continue;
                 }
