@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::{
-    ActionRecord, AgentState, Being, Completion, Effect, Ending, Event, Finish, Input, Outcome, Price, Ready, Record, Retry,
-    Revenue, Role, Rules, Status, ThinkError, ThinkErrorClass, Thought, ToolCall, Usage, testing,
+    ActionRecord, AgentState, Being, Completion, Counter, Effect, Ending, Event, Finish, Input, Outcome, Price, Ready, Record,
+    Retry, Revenue, Rules, Status, ThinkError, ThinkErrorClass, Thought, ToolCall, Usage, testing,
 };
 use crate::vocab::{Span, Timestamp};
 
@@ -76,6 +76,20 @@ impl World {
         state
     }
 
+    /// How many messages the journal has.
+    fn said(&self) -> u64 {
+        let messages = self.journal.iter().map(|record| match &record.event {
+            Event::CycleStarted { stimulus, .. } => 1 + u64::from(stimulus.is_some()),
+            Event::ModelCompleted { .. } | Event::ToolFinished { .. } | Event::Told { .. } => 1,
+            _ => 0,
+        });
+        messages.sum()
+    }
+
+    fn folds(&self) -> usize {
+        self.journal.iter().filter(|record| matches!(record.event, Event::Folded { .. })).count()
+    }
+
     fn open_calls(&self) -> BTreeSet<String> {
         let mut open = BTreeSet::new();
         for record in &self.journal {
@@ -118,7 +132,7 @@ impl World {
             self.persist(&being, facts)?;
             assert_eq!(*being.state(), self.replay(), "the live state is what the journal says");
             input = match then {
-                Some(effect) => self.carry_out(effect)?,
+                Some(effect) => self.carry_out(effect, rules)?,
                 None if being.is_busy() => Input::Abandoned,
                 None => return Err(Died::Ended),
             };
@@ -136,10 +150,12 @@ impl World {
         Ok(())
     }
 
-    fn carry_out(&mut self, effect: Effect) -> Result<Input, Died> {
+    fn carry_out(&mut self, effect: Effect, rules: &Rules) -> Result<Input, Died> {
         match effect {
             Effect::Think { request, .. } => {
-                assert_well_formed(&request.messages);
+                testing::assert_well_formed(&request.messages);
+                let tokens = rules.counter.prompt_tokens(&request) + u64::from(rules.max_tokens);
+                assert!(tokens <= u64::from(rules.context_tokens), "{tokens} tokens are sent, answer included");
                 self.spent_while_closed += u32::from(!self.replay().budget.is_solvent());
                 Ok(Input::Thought { result: self.think(), elapsed: Span::from_secs(1) })
             }
@@ -199,22 +215,6 @@ impl World {
     }
 }
 
-/// Every answer with calls is followed by exactly their results, as chat completions demand.
-fn assert_well_formed(messages: &[super::ChatMessage]) {
-    let mut owed: Vec<&str> = Vec::new();
-    for message in messages {
-        if message.role == Role::Tool {
-            let id = message.tool_call_id.as_deref().unwrap();
-            let at = owed.iter().position(|owed| *owed == id).expect("a result answers a call that was asked for");
-            owed.remove(at);
-        } else {
-            assert!(owed.is_empty(), "calls without results before a {:?} message: {owed:?}", message.role);
-            owed = message.tool_calls.iter().map(|call| call.id.as_str()).collect();
-        }
-    }
-    assert!(owed.is_empty(), "calls without results: {owed:?}");
-}
-
 fn rules(context_tokens: u32) -> Rules {
     Rules {
         max_tool_rounds: 3,
@@ -222,6 +222,7 @@ fn rules(context_tokens: u32) -> Rules {
         stimulus: Some("rain".into()),
         tools: Vec::new().into(),
         context_tokens,
+        counter: Counter::estimate(),
         max_tokens: 100,
         retry: Retry { max_attempts: Some(5), ..Retry::default() },
     }
@@ -229,6 +230,7 @@ fn rules(context_tokens: u32) -> Rules {
 
 fn check(world: &World) {
     let state = world.replay();
+    assert_eq!(state.folded.messages + u64::try_from(state.conversation.len()).unwrap(), world.said(), "no message is lost");
     assert!(state.budget.is_balanced(), "money is what its parts say: {:?}", state.budget);
     assert_eq!(world.spent_while_closed, 0, "nothing is spent while the gate is closed");
     let count = |wanted: fn(&Event) -> Option<&String>| {
@@ -275,4 +277,54 @@ proptest! {
         let lost = world.journal.iter().filter(|record| matches!(&record.event, Event::ToolFinished { status: Status::Indeterminate, error_code, .. } if error_code.as_deref() == Some("interrupted"))).count();
         prop_assert!(lost <= world.made.len() + usize::try_from(world.crashes).unwrap());
     }
+}
+
+#[test]
+fn a_life_in_a_small_window_folds_and_its_journal_makes_the_same_state_after_every_crash() {
+    let (mut folds, mut crashes) = (0, 0);
+    for seed in 0..40 {
+        let mut world = World::new(seed);
+        for _ in 0..12 {
+            let _ended = world.live(&rules(600), 60);
+        }
+        let facts = Being::new(world.replay()).recover(&world.open_calls(), Timestamp::UNIX_EPOCH).facts;
+        world.write(world.replay().cycle, facts);
+        check(&world);
+        folds += world.folds();
+        crashes += world.crashes;
+    }
+    assert!(folds > 100 && crashes > 100, "{folds} folds, {crashes} crashes");
+}
+
+#[test]
+fn a_life_of_three_thousand_cycles_has_no_larger_state_than_one_of_three_hundred() {
+    let (rules, mut world) = (rules(2_000), World::new(7));
+    let (mut being, mut replayed) = (Being::new(testing::state()), testing::state());
+    let mut largest = [0; 2];
+    let mut input = Input::Wake;
+    while being.state().cycle < 3_000 {
+        let Ready { facts, then } = being.step(&rules, input, Timestamp::UNIX_EPOCH);
+        facts.iter().for_each(|fact| {
+            let cycle = replayed.cycle + u64::from(matches!(fact, Event::CycleStarted { .. }));
+            replayed.absorb(fact, cycle, Timestamp::UNIX_EPOCH);
+        });
+        input = match then.unwrap() {
+            Effect::Think { .. } => {
+                let free = |thought: Thought| Thought { price: Price::default(), ..thought };
+                let unpaid = |error: ThinkError| ThinkError { spent: Vec::new(), ..error };
+                Input::Thought { result: world.think().map(free).map_err(unpaid), elapsed: Span::ZERO }
+            }
+            Effect::Call(_) => Input::Called(world.outcome()),
+            Effect::Rest(_) => Input::Wake,
+            Effect::End(_) => {
+                being = Being::new(being.state().clone());
+                Input::Wake
+            }
+        };
+        let largest = &mut largest[usize::from(being.state().cycle > 300)];
+        *largest = serde_json::to_vec(being.state()).unwrap().len().max(*largest);
+    }
+    let [young, old] = largest;
+    assert!(old < young * 5 / 4 && old < 40_000, "{young} bytes in the first 300 cycles, {old} later");
+    assert_eq!(*being.state(), replayed);
 }

@@ -5,6 +5,7 @@ use super::{
     chat::{Completion, Finish, Role, ToolCall, Usage},
     event::Event,
     exchange::{Effect, Ending, Input, Ready, ThinkError, ThinkErrorClass, Thought},
+    framing::framing,
     outcome::{Outcome, Revenue, Status},
     report::{CycleStatus, Report},
     rules::Rules,
@@ -129,11 +130,14 @@ impl Being {
         self.window.widen();
         let stimulus = rules.stimulus.clone().filter(|_| self.state.cycle == 0);
         self.note(ready, Event::CycleStarted { framing: framing(&self.state), stimulus }, now);
-        self.think(rules, Cycle::default(), 1, Span::ZERO, ready)
+        self.think(rules, (Cycle::default(), 1), Span::ZERO, ready, now)
     }
 
-    /// Asks a model, with a request that is made of the state alone.
-    fn think(&mut self, rules: &Rules, cycle: Cycle, attempt: u32, after: Span, ready: &mut Ready) -> Turn {
+    /// Asks a model, once what does not fit its window is folded.
+    fn think(&mut self, rules: &Rules, (cycle, attempt): (Cycle, u32), after: Span, ready: &mut Ready, now: Timestamp) -> Turn {
+        if let Some(folded) = self.window.fold(&self.state, rules) {
+            self.note(ready, folded, now);
+        }
         ready.then = Some(Effect::Think { request: self.window.request(&self.state, rules), after });
         Turn::Thinking { cycle, attempt }
     }
@@ -152,6 +156,7 @@ impl Being {
             self.note_failure(rules, &error, Span::ZERO, ready, now);
         }
         let Completion { model, content, tool_calls, finish, usage } = completion;
+        self.window.learn(usage.prompt_tokens);
         let elapsed_ms = elapsed.as_millis();
         let event =
             Event::ModelCompleted { model, usage, content: content.clone(), tool_calls: tool_calls.clone(), finish, elapsed_ms };
@@ -239,7 +244,7 @@ impl Being {
         if !self.state.budget.is_solvent() {
             return self.exhausted(cycle.actions, ready, now);
         }
-        self.think(rules, cycle, 1, Span::ZERO, ready)
+        self.think(rules, (cycle, 1), Span::ZERO, ready, now)
     }
 
     /// Charges what was counted, then asks again, folds more, or ends.
@@ -263,9 +268,10 @@ impl Being {
         }
         let may_go_on = rules.retry.max_attempts.is_none_or(|most| attempt < most);
         match error.class {
-            ThinkErrorClass::TooLong if self.window.shrink() => self.think(rules, cycle, attempt, Span::ZERO, ready),
+            ThinkErrorClass::TooLong if self.window.shrink(rules) => self.think(rules, (cycle, attempt), Span::ZERO, ready, now),
             ThinkErrorClass::Transient { retry_after } if may_go_on => {
-                self.think(rules, cycle, attempt.saturating_add(1), rules.retry.wait_after(attempt, retry_after), ready)
+                let wait = rules.retry.wait_after(attempt, retry_after);
+                self.think(rules, (cycle, attempt.saturating_add(1)), wait, ready, now)
             }
             ThinkErrorClass::Transient { .. } => self.end(Ending::Upstream { permanent: false, message: error.message }, ready),
             ThinkErrorClass::Permanent | ThinkErrorClass::TooLong => {
@@ -332,23 +338,6 @@ impl Being {
     }
 }
 
-/// The framing message of SPEC §4, for the cycle after the state's.
-fn framing(state: &AgentState) -> String {
-    let recent: Vec<String> =
-        state.recent_actions.iter().rev().take(10).map(|action| format!("{}:{}", action.tool, action.status.as_str())).collect();
-    format!(
-        "Begin autonomous cycle {}. Balance: {} USD. Earned: {} USD. Net profit: {} USD. Current model: {}. Recent actions: {}. \
-         Look at what is open to you and take the next useful action. An answer without a tool call ends only this cycle: you live on \
-         while your balance is above zero.",
-        state.cycle + 1,
-        state.budget.remaining,
-        state.budget.earned,
-        state.budget.net_profit(),
-        state.mind.current_model,
-        recent.join(", "),
-    )
-}
-
 /// The calls of the conversation's last answer that have no result.
 fn unanswered(state: &AgentState) -> Vec<ToolCall> {
     let Some(asked) = state.conversation.iter().rposition(|message| message.role == Role::Assistant) else { return Vec::new() };
@@ -369,7 +358,7 @@ fn not_begun() -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::being::{Retry, testing};
+    use crate::being::{ChatMessage, Counter, MindChange, Retry, testing};
 
     fn rules() -> Rules {
         Rules {
@@ -378,6 +367,7 @@ mod tests {
             stimulus: None,
             tools: Vec::new().into(),
             context_tokens: 8_192,
+            counter: Counter::estimate(),
             max_tokens: 64,
             retry: Retry::default(),
         }
@@ -402,6 +392,54 @@ mod tests {
             fail(&mut being, spent);
             assert_eq!(being.state().budget.instance_spent, testing::usd("2"));
         }
+    }
+
+    fn too_long(being: &mut Being) -> Ready {
+        let result = Err(ThinkError { class: ThinkErrorClass::TooLong, message: "brama: HTTP 413".into(), spent: Vec::new() });
+        being.step(&rules(), Input::Thought { result, elapsed: Span::ZERO }, Timestamp::UNIX_EPOCH)
+    }
+
+    fn asked(ready: &Ready) -> Option<u64> {
+        match &ready.then {
+            Some(Effect::Think { request, .. }) => Some(rules().counter.prompt_tokens(request)),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_being_that_stood_over_its_models_window_starts_folds_and_lives_on() {
+        let mut state = testing::state();
+        for cycle in 1..=2_000_u64 {
+            let framing = framing(&AgentState { cycle: cycle - 1, ..testing::state() });
+            state.absorb(&Event::CycleStarted { framing, stimulus: None }, cycle, Timestamp::UNIX_EPOCH);
+            state.conversation.push(ChatMessage::assistant(Some(format!("I thought about {cycle}.")), Vec::new()));
+        }
+        let mut being = Being::new(state);
+        let ready = being.step(&rules(), Input::Wake, Timestamp::UNIX_EPOCH);
+        let [Event::CycleStarted { .. }, Event::Folded { messages, summary }] = ready.facts.as_slice() else {
+            panic!("the fold is durable before the request: {:?}", ready.facts)
+        };
+        assert!(*messages > 3_500, "{messages}");
+        assert!(summary.lines().last().is_some_and(|line| line.contains("said: I thought about ")), "{summary}");
+        assert!(asked(&ready).is_some_and(|tokens| tokens <= 8_192 - 64));
+        assert_eq!(being.state().folded.messages, *messages);
+        assert!(fail(&mut being, vec![]).facts.iter().all(|fact| !matches!(fact, Event::Folded { .. })), "it is not folded again");
+    }
+
+    #[test]
+    fn a_model_that_says_too_long_again_and_again_is_asked_less_until_nothing_is_left_to_leave_out() {
+        let mut being = Being::new(testing::state());
+        being.step(&rules(), Input::Edited(MindChange::SetPrompt { prompt: "Be. ".repeat(20_000) }), Timestamp::UNIX_EPOCH);
+        let mut tokens = asked(&being.step(&rules(), Input::Wake, Timestamp::UNIX_EPOCH)).unwrap();
+        let mut times = 0;
+        let ended = loop {
+            let ready = too_long(&mut being);
+            let Some(less) = asked(&ready) else { break ready.then };
+            assert!(less <= tokens / 2 || less < 160, "{less} after {tokens}");
+            (tokens, times) = (less, times + 1);
+        };
+        assert!(times > 3 && tokens < 160, "asked {times} times more, at last with {tokens} tokens");
+        assert!(matches!(ended, Some(Effect::End(Ending::Upstream { permanent: true, .. }))), "{ended:?}");
     }
 
     #[test]

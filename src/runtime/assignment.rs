@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    being::{AgentState, Birth, DeclaredIdentity, Input, Mind, MindChange, Retry, Rules, ToolDefinition, default_prompt},
+    being::{AgentState, Birth, Counter, DeclaredIdentity, Input, Mind, MindChange, Retry, Rules, ToolDefinition, default_prompt},
     manifest::{BeingSpec, Fleet, PromptPolicy, ProviderSpec, SurfaceSpec},
     runtime::{Until, ground::Ground},
     vocab::Name,
@@ -65,6 +65,7 @@ impl Assignment {
             stimulus: self.being.stimulus.clone(),
             tools,
             context_tokens: self.context_tokens,
+            counter: Counter::estimate(),
             max_tokens: self.max_tokens,
             retry: Retry { max_attempts, ..Retry::default() },
         }

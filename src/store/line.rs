@@ -11,7 +11,7 @@ pub(super) const MAX_LINE: usize = 64 << 20;
 const SEAL_LENGTH: usize = 18;
 
 /// The types of events that this version knows.
-pub(super) const KNOWN: [&str; 15] = [
+pub(super) const KNOWN: [&str; 16] = [
     "started",
     "cycle_started",
     "model_completed",
@@ -23,6 +23,7 @@ pub(super) const KNOWN: [&str; 15] = [
     "mind_changed",
     "warning",
     "told",
+    "folded",
     "exhausted",
     "stopping",
     "stopped",

@@ -215,6 +215,7 @@ pub(super) fn event() -> impl Strategy<Value = Event> {
         change().prop_map(|change| Event::MindChanged { change }),
         any::<String>().prop_map(|message| Event::Warning { message }),
         any::<String>().prop_map(told),
+        any::<(u64, String)>().prop_map(|(messages, summary)| Event::Folded { messages, summary }),
         Just(Event::Exhausted),
         Just(Event::Stopping),
         ended().prop_map(|status| Event::Stopped { status }),
