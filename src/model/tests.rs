@@ -105,6 +105,7 @@ async fn a_failure_is_told_as_passing_or_lasting() {
         (Reply::raw(500, b"oops".to_vec()), passing, "brama: HTTP 500: oops"),
         (Reply::error(401, "bad key").header("retry-after", "7"), Class::Permanent, "brama: HTTP 401: bad key"),
         (Reply::error(400, "no"), Class::Permanent, "brama: HTTP 400: no"),
+        (Reply::error(400, "prompt is too long"), Class::TooLong, "brama: HTTP 400: prompt is too long"),
         (Reply::raw(302, vec![]).header("location", "/v1/elsewhere"), Class::Permanent, "brama: HTTP 302: "),
         (Reply::completion(json!({}), "stop").cut_off(), passing, "brama: error sending request for url ("),
         (Reply::disconnect(), passing, "brama: error sending request for url ("),
