@@ -9,7 +9,7 @@ use std::{
 use tokio::sync::{OnceCell, watch};
 
 use crate::{
-    being::ChatRequest,
+    being::{ChatRequest, CountTokens},
     manifest::{ModelSpec, ProviderSpec},
     model::{
         ModelError, Provider, Thinking,
@@ -128,6 +128,11 @@ impl Provider for Local {
             let model = self.weights.load(&self.path).await?;
             model.complete(request, self.sampling).await.map_err(|error| failed(&error))
         })
+    }
+
+    fn tokenizer(&self) -> Option<Arc<dyn CountTokens>> {
+        let loaded = self.weights.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        loaded.get(&self.path)?.get().map(Embedded::tokenizer)
     }
 }
 
