@@ -3,7 +3,7 @@ use std::{collections::VecDeque, sync::Arc};
 use super::{
     chat::{ChatMessage, ChatRequest, Role, ToolDefinition},
     event::Event,
-    folded::MAX_SUMMARY,
+    folded::{Folded, MAX_SUMMARY},
     rules::Rules,
     shown::{cut_middle, fitting_tools, shorten},
     state::AgentState,
@@ -27,7 +27,7 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Window {
     counts: Counts,
-    head: Option<Head>,
+    opening: Option<Arc<Opening>>,
     /// The most prompt tokens that are tried, since a model said that more is too long.
     most: u64,
     /// Tokens that a server counts for a thousand that are counted here.
@@ -45,14 +45,27 @@ const MAX_PER_THOUSAND: u64 = 4_000;
 /// In what steps the ratio is kept, so that it rests.
 const STEP_PER_THOUSAND: u64 = 50;
 
-/// What stands before the conversation: the system message and the catalogue, cut where they would not leave room.
+/// What stands before the conversation, cut where it would not leave room, with the tokens of head and note.
 #[derive(Debug)]
-struct Head {
-    /// What it is made of.
-    made_of: (String, Arc<[ToolDefinition]>, Counter, u64),
+struct Opening {
+    made_of: Making,
     system: String,
     tools: Arc<[ToolDefinition]>,
-    tokens: u64,
+    head: u64,
+    note: Option<ChatMessage>,
+    noted: u64,
+}
+
+/// What an opening is made of; while it stays the same, nothing is made or counted anew.
+#[derive(Debug)]
+struct Making {
+    mind: String,
+    tools: Arc<[ToolDefinition]>,
+    counter: Counter,
+    /// Tokens that the prompt may have.
+    room: u64,
+    /// Messages of the life that are folded.
+    folded: u64,
 }
 
 /// The tokens of each message of the conversation, as it is shown.
@@ -67,19 +80,10 @@ struct Counts {
     total: u64,
 }
 
-/// What is known of the next request before its conversation is.
-struct Frame {
-    /// Tokens that the prompt may have.
-    room: u64,
-    note: Option<ChatMessage>,
-    /// Tokens of head and note.
-    taken: u64,
-}
-
 impl Window {
     /// A window of which nothing is learnt yet.
     pub(super) const fn new() -> Self {
-        Self { counts: Counts::new(Counter::estimate(), 0), head: None, most: u64::MAX, per_thousand: 1_000, asked: 0 }
+        Self { counts: Counts::new(Counter::estimate(), 0), opening: None, most: u64::MAX, per_thousand: 1_000, asked: 0 }
     }
 
     /// Learns that the newest request was too long; false when no shorter one is worth a try.
@@ -108,12 +112,11 @@ impl Window {
 
     /// Says which messages must leave the conversation before the next request; `None` while everything fits.
     pub(super) fn fold(&mut self, state: &AgentState, rules: &Rules) -> Option<Event> {
-        let Frame { room, taken, .. } = self.frame(state, rules);
-        if taken.saturating_add(self.counts.total) <= room {
+        let opening = self.open(state, rules);
+        if self.counts.total <= opening.left() {
             return None;
         }
-        let head = self.head.as_ref().map_or(0, |head| head.tokens);
-        let left = room.saturating_sub(head).saturating_sub(most_of_note(room));
+        let left = opening.made_of.room.saturating_sub(opening.head).saturating_sub(most_of_note(opening.made_of.room));
         let leaving = self.leaving(&state.conversation, left);
         let messages = state.conversation.get(..leaving).filter(|leaving| !leaving.is_empty())?;
         let longest = bytes(u64::from(rules.context_tokens) / 2).min(MAX_SUMMARY);
@@ -141,28 +144,25 @@ impl Window {
 
     /// Makes the request for the next round, of the state alone.
     pub(super) fn request(&mut self, state: &AgentState, rules: &Rules) -> ChatRequest {
-        let Frame { room, note, taken } = self.frame(state, rules);
-        let (shown, tokens) = self.counts.shown(&state.conversation, room.saturating_sub(taken));
-        self.asked = taken.saturating_add(tokens);
-        let (system, tools) =
-            self.head.as_ref().map_or_else(Default::default, |head| (head.system.clone(), Arc::clone(&head.tools)));
-        let messages = [ChatMessage::system(system)].into_iter().chain(note).chain(shown).collect();
-        ChatRequest { model: state.mind.current_model.clone(), messages, tools }
+        let opening = self.open(state, rules);
+        let (shown, tokens) = self.counts.shown(&state.conversation, opening.left());
+        self.asked = opening.head.saturating_add(opening.noted).saturating_add(tokens);
+        let system = ChatMessage::system(&opening.system);
+        let messages = [system].into_iter().chain(opening.note.clone()).chain(shown).collect();
+        ChatRequest { model: state.mind.current_model.clone(), messages, tools: Arc::clone(&opening.tools) }
     }
 
-    /// Counts what is new and what stands before it.
-    fn frame(&mut self, state: &AgentState, rules: &Rules) -> Frame {
+    /// Counts what is new, and yields what stands before it.
+    fn open(&mut self, state: &AgentState, rules: &Rules) -> Arc<Opening> {
         let room = self.room(rules);
         self.counts.follow(state, &rules.counter, bytes(room.saturating_add(room / 2)));
-        let mind = state.mind.system_message();
-        let head = match self.head.take().filter(|head| head.is_of(&mind, rules, room)) {
-            Some(head) => head,
-            None => Head::of(mind, rules, room),
+        let (counter, tools) = (rules.counter.clone(), Arc::clone(&rules.tools));
+        let made_of = Making { mind: state.mind.system_message(), tools, counter, room, folded: state.folded.messages };
+        let opening = match self.opening.take().filter(|opening| opening.made_of.is(&made_of)) {
+            Some(opening) => opening,
+            None => Arc::new(Opening::of(made_of, &state.folded)),
         };
-        let note = note(state, rules, room);
-        let taken = head.tokens.saturating_add(note.as_ref().map_or(0, |note| rules.counter.message(note)));
-        self.head = Some(head);
-        Frame { room, note, taken }
+        Arc::clone(self.opening.insert(opening))
     }
 
     /// Tokens that a prompt may have, as they are counted here.
@@ -178,38 +178,56 @@ const fn most_of_note(room: u64) -> u64 {
     room / 8 + 32
 }
 
-/// What stands in the place of the folded messages, short enough for the room.
-fn note(state: &AgentState, rules: &Rules, room: u64) -> Option<ChatMessage> {
-    let mut longest = MAX_SUMMARY;
-    loop {
-        let note = state.folded.note(longest)?;
-        if longest <= LEAST_TEXT || rules.counter.message(&note) <= most_of_note(room) {
-            return Some(note);
+impl Making {
+    fn is(&self, other: &Self) -> bool {
+        (self.room, self.folded, &self.mind) == (other.room, other.folded, &other.mind)
+            && Arc::ptr_eq(&self.tools, &other.tools)
+            && self.counter.is(&other.counter)
+    }
+
+    /// The catalogue in half of the room.
+    fn catalogue(&self) -> Arc<[ToolDefinition]> {
+        fitting_tools(&self.tools, |tools| self.counter.head(None, tools) <= self.room / 2)
+    }
+
+    /// The mind beside `tools` in five eighths of the room.
+    fn system(&self, tools: &Arc<[ToolDefinition]>) -> (String, u64) {
+        let mut longest = self.mind.len();
+        loop {
+            let system = cut_middle(&self.mind, longest);
+            let tokens = self.counter.head(Some(&system), tools);
+            if tokens <= self.room / 8 * 5 || longest <= LEAST_TEXT {
+                return (system, tokens);
+            }
+            longest -= longest / 4;
         }
-        longest -= longest / 4;
+    }
+
+    /// What stands in the place of the folded messages, in its part of the room.
+    fn note(&self, folded: &Folded) -> Option<(ChatMessage, u64)> {
+        let mut longest = MAX_SUMMARY;
+        loop {
+            let note = folded.note(longest)?;
+            let tokens = self.counter.message(&note);
+            if tokens <= most_of_note(self.room) || longest <= LEAST_TEXT {
+                return Some((note, tokens));
+            }
+            longest -= longest / 4;
+        }
     }
 }
 
-impl Head {
-    /// Tools get up to half of the room, tools and mind five eighths.
-    fn of(mind: String, rules: &Rules, room: u64) -> Self {
-        let counter = rules.counter.clone();
-        let tools = fitting_tools(&rules.tools, |tools| counter.head(None, tools) <= room / 2);
-        let most = room / 8 * 5;
-        let mut system = mind.clone();
-        let mut tokens = counter.head(Some(&system), &tools);
-        let mut longest = mind.len();
-        while tokens > most && longest > LEAST_TEXT {
-            longest -= longest / 4;
-            system = cut_middle(&mind, longest);
-            tokens = counter.head(Some(&system), &tools);
-        }
-        Self { made_of: (mind, Arc::clone(&rules.tools), counter, room), system, tools, tokens }
+impl Opening {
+    fn of(made_of: Making, folded: &Folded) -> Self {
+        let tools = made_of.catalogue();
+        let (system, head) = made_of.system(&tools);
+        let (note, noted) = made_of.note(folded).unzip();
+        Self { made_of, system, tools, head, note, noted: noted.unwrap_or(0) }
     }
 
-    fn is_of(&self, mind: &str, rules: &Rules, room: u64) -> bool {
-        let (of_mind, of_tools, by, of_room) = &self.made_of;
-        of_mind == mind && Arc::ptr_eq(of_tools, &rules.tools) && by.is(&rules.counter) && *of_room == room
+    /// Tokens that are left for the conversation.
+    fn left(&self) -> u64 {
+        self.made_of.room.saturating_sub(self.head).saturating_sub(self.noted)
     }
 }
 
