@@ -38,3 +38,5 @@ pub use error::EmbeddedError;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::tiny_file;

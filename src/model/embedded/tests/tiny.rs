@@ -329,7 +329,7 @@ fn every_byte_can_be_said() {
 }
 
 /// The file of a tiny model, for tests elsewhere.
-pub(in crate::model::embedded) fn file() -> (TempDir, PathBuf) {
+pub(crate) fn file() -> (TempDir, PathBuf) {
     let tiny = Tiny::new(GgmlDType::Q8_0);
     let file = tiny.file();
     (tiny.folder, file)
