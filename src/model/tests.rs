@@ -214,6 +214,15 @@ async fn a_chain_that_fails_may_be_tried_again_if_one_of_it_may() {
 }
 
 #[tokio::test]
+async fn a_chain_in_which_one_model_wants_less_is_asked_for_less_though_another_is_only_away() {
+    let servers = [Reply::error(503, "away"), Reply::error(400, "prompt is too long")].map(|reply| Server::play([reply]));
+    let [away, full] = &servers;
+    let models = models([("away", openai(away.base_url())), ("full", openai(full.base_url()))]);
+    let error = models.complete("ada", &[name("away"), name("full")], &request("away")).await.unwrap_err();
+    assert_eq!(error.class, Class::TooLong);
+}
+
+#[tokio::test]
 async fn no_more_requests_are_under_way_than_a_model_may_have() {
     let server = Server::start(|_| Reply::say("hi").after(Duration::from_millis(40)));
     let models = models([("gpt", ModelSpec { concurrency: 2, ..openai(server.base_url()) })]);
