@@ -16,8 +16,9 @@ pub trait CountTokens: fmt::Debug + Send + Sync {
 /// # Guarantees
 /// - A known tokenizer, which is that of a model in this process once its weights are loaded: exact, chat template included.
 /// - Any other: an estimate by the kinds of characters. Against the vocabularies `cl100k` and `o200k` it was never below the true count,
-///   over prose in nine scripts, code, JSON, tables, base64 and random letters; for English and code it is 1.3 to 1.6 times the count, for
-///   JSON up to twice. Small or old vocabularies (GPT-2) can have up to twice the estimate; a being corrects that by what servers count.
+///   over prose in many scripts, code, JSON, tables, base64 and random letters; for English and code it is 1.3 to 1.6 times the count, for
+///   JSON up to twice. Against that of the embedded model it holds for English, code and JSON. An old vocabulary (GPT-2) can have up to
+///   1.4 times the estimate in scripts other than Latin, and twice in indented text; a being corrects that by what servers count.
 ///
 /// # Costs
 /// An estimate reads each byte once; a tokenizer works through all the text that it is given.
