@@ -8,6 +8,10 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use serde_json::{Value, json};
@@ -239,4 +243,73 @@ cycle = {{ every = "50ms" }}
     assert!(!sees(), "the surface is not up yet");
     home.write("up", "");
     wait_until(SOON, "the being is given the tool", sees);
+}
+
+/// A being that only talks, and a lot.
+fn talker(home: &Home, server: &Server, context_tokens: u32, limit: u64) -> PathBuf {
+    home.write(
+        "talker.toml",
+        &format!(
+            r#"
+[model.scripted]
+provider = "openai"
+base_url = "{}"
+model = "scripted"
+price = {{ input = "1", output = "2" }}
+context_tokens = {context_tokens}
+max_tokens = 500
+
+[being.talker]
+model = ["scripted"]
+cycle = {{ every = "1ms", limit = {limit} }}
+budget = {{ starting = "10" }}
+"#,
+            server.base_url()
+        ),
+    )
+}
+
+#[test]
+fn a_being_that_stood_over_its_models_window_starts_folds_and_lives_on() {
+    let home = Home::new();
+    let window = Arc::new(AtomicUsize::new(8_000));
+    let real = Arc::clone(&window);
+    // A model with a token for every four bytes, which refuses what does not fit.
+    let server = Server::start(move |seen| {
+        let tokens = (seen.body["messages"].to_string().len() + seen.body["tools"].to_string().len()) / 4;
+        let asked = tokens + usize::try_from(seen.body["max_tokens"].as_u64().unwrap_or_default()).unwrap_or_default();
+        let most = real.load(Ordering::Relaxed);
+        if asked > most {
+            return Reply::error(400, &format!("This model's maximum context length is {most} tokens, {asked} were requested."));
+        }
+        Reply::say(&format!("In {}, {}", seen.index, "I looked around and found nothing new. ".repeat(40)))
+            .counting(u64::try_from(tokens).unwrap_or(u64::MAX), 400)
+    });
+    let live = |context_tokens, limit, how: &[&str]| {
+        let manifest = talker(&home, &server, context_tokens, limit);
+        let run = ["run", "-f", manifest.to_str().expect("UTF-8"), "--being", "talker"];
+        home.run_within(PATIENT, &[&run, how].concat()).ok();
+    };
+    let messages = || home.state("talker")["conversation"].as_array().map_or(0, Vec::len);
+
+    live(8_000, 30, &[]);
+    assert!(!home.events("talker", "folded").is_empty(), "a life longer than the window");
+    assert!(home.events("talker", "warning").is_empty(), "nothing that was sent was too long");
+    let (folds, stood) = (home.events("talker", "folded").len(), messages());
+
+    live(5_000, 31, &["--resume"]);
+    assert_eq!(home.events("talker", "folded").len(), folds + 1, "it folds before the first request");
+    assert!(messages() < stood && home.events("talker", "warning").is_empty());
+
+    window.store(3_000, Ordering::Relaxed);
+    live(50_000, 60, &["--resume"]);
+    assert!(!home.events("talker", "warning").is_empty(), "the declared window is not the real one");
+    assert_eq!(home.state("talker")["cycle"], json!(60));
+    assert_eq!(home.events("talker", "model_completed").len(), 60, "each cycle was thought to its end");
+
+    let folded = home.state("talker")["folded"].clone();
+    let said = home.events("talker", "cycle_started").len() + 60;
+    assert_eq!(folded["messages"].as_u64(), u64::try_from(said - messages()).ok(), "the journal has every message");
+    assert!(folded["summary"].as_str().is_some_and(|text| text.contains("said: In ")), "{folded}");
+    assert!(server.seen().last().is_some_and(|seen| seen.said_by("user")[0].contains("older messages are folded away")));
 }

@@ -194,10 +194,10 @@ fn beings_under_one_cap_spend_no_more_than_it_together_and_others_go_on() {
 fn what_a_being_spent_that_is_gone_still_counts_under_a_cap_after_a_restart() {
     let server = Server::start(|_| Reply::say("well").counting(0, 1_000));
     let often = "every = \"50ms\"";
-    let served = Served::start(&team(&server, "total = \"0.005\"", &member("ada", "red", often)));
+    let served = Served::start(&team(&server, "total = \"0.0045\"", &member("ada", "red", often)));
     served.held("being/ada", "CapReached");
     let asked = server.seen().len();
-    served.edit(&team(&server, "total = \"0.005\"", &member("bob", "red", often)));
+    served.edit(&team(&server, "total = \"0.0045\"", &member("bob", "red", often)));
     served.held("being/bob", "CapReached");
     served.home.run(&["down"]).ok();
     let again = served.home.spawn(&["serve", served.home.around().join("fleet").to_str().expect("UTF-8")]);

@@ -4,6 +4,7 @@ use super::{
     budget::{Budget, Cost},
     chat::ChatMessage,
     event::{Birth, Event, Record},
+    folded::Folded,
     state::{ActionRecord, AgentState, BeingStatus, CreatedResources, MAX_RECENT_ACTIONS, SCHEMA_VERSION},
 };
 use crate::vocab::{Timestamp, day_of};
@@ -25,6 +26,7 @@ impl AgentState {
             status: BeingStatus::Starting,
             cycle: 0,
             budget: Budget::new(birth.starting),
+            folded: Folded::default(),
             conversation: Vec::new(),
             recent_actions: VecDeque::new(),
             created_resources: CreatedResources::default(),
@@ -69,11 +71,20 @@ impl AgentState {
             Event::MindChanged { change } => self.mind.apply(change.clone()),
             Event::Labelled { labels } => self.labels.clone_from(labels),
             Event::Told { message } => self.conversation.push(ChatMessage::user(message.clone())),
+            Event::Folded { messages, summary } => self.fold(*messages, summary),
             Event::Exhausted => self.status = BeingStatus::Exhausted,
             Event::Stopping => self.status = BeingStatus::Stopping,
             Event::Stopped { status } => self.status = *status,
             Event::ToolStarted { .. } | Event::Warning { .. } | Event::Checkpoint { .. } => {}
         }
+    }
+
+    fn fold(&mut self, messages: u64, summary: &str) {
+        let leaving = usize::try_from(messages).unwrap_or(usize::MAX).min(self.conversation.len());
+        let gone = self.conversation.drain(..leaving).count();
+        self.conversation.shrink_to_fit();
+        let messages = self.folded.messages.saturating_add(u64::try_from(gone).unwrap_or(u64::MAX));
+        self.folded = Folded { messages, summary: summary.to_owned() };
     }
 
     fn finish_call(&mut self, event: &Event, cycle: u64, at: Timestamp) {
@@ -107,6 +118,21 @@ mod tests {
             Birth { identity: testing::identity(), mind: Mind::new("Be.".into(), "smol".into()), starting: testing::usd("3") };
         let state = AgentState::born(&record(0, Event::Started { birth: Some(Box::new(birth)) })).unwrap();
         assert_eq!((state.status, state.budget.remaining), (BeingStatus::Starting, testing::usd("3")));
+    }
+
+    #[test]
+    fn what_is_folded_leaves_the_conversation_and_a_state_of_before_has_nothing_folded() {
+        let mut state = testing::state();
+        let written = serde_json::to_value(&state).unwrap();
+        assert!(written.get("folded").is_none(), "a reader of before reads it");
+        assert_eq!(serde_json::from_value::<AgentState>(written).unwrap(), state);
+        for message in ["a", "b", "c"] {
+            state.apply(&record(0, Event::Told { message: message.into() }));
+        }
+        state.apply(&record(1, Event::Folded { messages: 2, summary: "Cycle 1:".into() }));
+        assert_eq!(state.conversation, [ChatMessage::user("c")]);
+        state.apply(&record(1, Event::Folded { messages: u64::MAX, summary: "Cycle 2:".into() }));
+        assert_eq!((state.conversation.len(), state.folded.messages, state.folded.summary.as_str()), (0, 3, "Cycle 2:"));
     }
 
     #[test]

@@ -94,6 +94,11 @@ pub enum Event {
     Told {
         message: String,
     },
+    /// The oldest `messages` left the conversation; `summary` takes the place of the one before it.
+    Folded {
+        messages: u64,
+        summary: String,
+    },
     /// The gate closed: nothing more is spent until money comes in.
     Exhausted,
     Stopping,

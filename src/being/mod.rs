@@ -7,14 +7,18 @@ mod chat;
 mod days;
 mod event;
 mod exchange;
+mod folded;
+mod framing;
 mod gate;
 mod identity;
 mod mind;
 mod outcome;
 mod report;
 mod rules;
+mod shown;
 mod state;
 mod step;
+mod tokens;
 mod window;
 
 #[cfg(test)]
@@ -27,6 +31,7 @@ pub use chat::{ChatMessage, ChatRequest, Completion, Finish, FunctionCall, Role,
 pub use days::Days;
 pub use event::{Birth, Event, OpenCall, Record};
 pub use exchange::{Effect, Ending, Input, Ready, ThinkError, ThinkErrorClass, Thought};
+pub use folded::Folded;
 pub use gate::{Closed, Limit};
 pub use identity::{BadIdentity, DeclaredIdentity, Identity};
 pub use mind::{Child, MAX_KEPT_MEMORIES, Memory, Mind, MindChange, default_prompt};
@@ -35,3 +40,4 @@ pub use report::{CycleStatus, Report};
 pub use rules::{Limits, Offer, Retry, Rules};
 pub use state::{ActionRecord, AgentState, BeingStatus, CreatedResources, MAX_RECENT_ACTIONS, SCHEMA_VERSION};
 pub use step::Being;
+pub use tokens::{CountTokens, Counter};

@@ -1,6 +1,6 @@
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{budget::Price, chat::ToolDefinition};
+use super::{budget::Price, chat::ToolDefinition, tokens::Counter};
 use crate::vocab::{Span, Usd};
 
 /// What an operator laid down for a being's cycles. An edit replaces it between two steps.
@@ -14,6 +14,8 @@ pub struct Rules {
     pub tools: Arc<[ToolDefinition]>,
     /// Tokens that fit into one request, answer included: the least of the models that may answer.
     pub context_tokens: u32,
+    /// Counts the tokens of a request for the models that may answer.
+    pub counter: Counter,
     /// Tokens that an answer may have.
     pub max_tokens: u32,
     pub retry: Retry,

@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::{
-    ActionRecord, AgentState, Being, ChatRequest, Closed, Completion, Effect, Ending, Event, Finish, Input, Limit, Limits, Offer,
-    Outcome, Price, Ready, Record, Retry, Revenue, Role, Rules, Status, ThinkError, ThinkErrorClass, Thought, ToolCall, Usage,
-    testing, window::prompt_tokens,
+    ActionRecord, AgentState, Being, ChatRequest, Closed, Completion, Counter, Effect, Ending, Event, Finish, Input, Limit, Limits,
+    Offer, Outcome, Price, Ready, Record, Retry, Revenue, Rules, Status, ThinkError, ThinkErrorClass, Thought, ToolCall, Usage,
+    testing,
 };
 use crate::vocab::{Span, Timestamp, Usd, day_of};
 
@@ -106,6 +106,20 @@ impl World {
         [Some(self.replay().budget.remaining), day, cycle].into_iter().flatten().collect()
     }
 
+    /// How many messages the journal has.
+    fn said(&self) -> u64 {
+        let messages = self.journal.iter().map(|record| match &record.event {
+            Event::CycleStarted { stimulus, .. } => 1 + u64::from(stimulus.is_some()),
+            Event::ModelCompleted { .. } | Event::ToolFinished { .. } | Event::Told { .. } => 1,
+            _ => 0,
+        });
+        messages.sum()
+    }
+
+    fn folds(&self) -> usize {
+        self.journal.iter().filter(|record| matches!(record.event, Event::Folded { .. })).count()
+    }
+
     fn open_calls(&self) -> BTreeSet<String> {
         let mut open = BTreeSet::new();
         for record in &self.journal {
@@ -170,7 +184,9 @@ impl World {
     fn carry_out(&mut self, rules: &Rules, effect: Effect) -> Result<Input, Died> {
         match effect {
             Effect::Think { request, worst, .. } => {
-                assert_well_formed(&request.messages);
+                testing::assert_well_formed(&request.messages);
+                let tokens = rules.counter.prompt_tokens(&request) + u64::from(rules.max_tokens);
+                assert!(tokens <= u64::from(rules.context_tokens), "{tokens} tokens are sent, answer included");
                 let left = self.left(rules);
                 self.spent_while_closed += u32::from(!left.iter().all(|left| left.is_positive()));
                 self.overdrawn += u32::from(left.iter().any(|left| worst > *left));
@@ -210,7 +226,7 @@ impl World {
 
     fn think(&mut self, rules: &Rules, request: &ChatRequest) -> Result<Thought, ThinkError> {
         let price = price();
-        let most = (prompt_tokens(request), u64::from(rules.max_tokens));
+        let most = (rules.counter.prompt_tokens(request), u64::from(rules.max_tokens));
         let (prompt, answer) = (self.tokens(), self.tokens());
         let usage = if self.honest { Usage::new(prompt.min(most.0), answer.min(most.1)) } else { Usage::new(prompt, answer) };
         if self.luck.percent(10) {
@@ -238,22 +254,6 @@ impl World {
     }
 }
 
-/// Every answer with calls is followed by exactly their results, as chat completions demand.
-fn assert_well_formed(messages: &[super::ChatMessage]) {
-    let mut owed: Vec<&str> = Vec::new();
-    for message in messages {
-        if message.role == Role::Tool {
-            let id = message.tool_call_id.as_deref().unwrap();
-            let at = owed.iter().position(|owed| *owed == id).expect("a result answers a call that was asked for");
-            owed.remove(at);
-        } else {
-            assert!(owed.is_empty(), "calls without results before a {:?} message: {owed:?}", message.role);
-            owed = message.tool_calls.iter().map(|call| call.id.as_str()).collect();
-        }
-    }
-    assert!(owed.is_empty(), "calls without results: {owed:?}");
-}
-
 fn price() -> Price {
     Price { input: testing::usd("1000"), output: testing::usd("2000") }
 }
@@ -265,6 +265,7 @@ fn rules(context_tokens: u32, limits: Limits) -> Rules {
         stimulus: Some("rain".into()),
         tools: Vec::new().into(),
         context_tokens,
+        counter: Counter::estimate(),
         max_tokens: 100,
         retry: Retry { max_attempts: Some(5), ..Retry::default() },
         limits,
@@ -274,6 +275,7 @@ fn rules(context_tokens: u32, limits: Limits) -> Rules {
 
 fn check(world: &World) {
     let state = world.replay();
+    assert_eq!(state.folded.messages + u64::try_from(state.conversation.len()).unwrap(), world.said(), "no message is lost");
     assert!(state.budget.is_balanced(), "money is what its parts say: {:?}", state.budget);
     assert_eq!(world.spent_while_closed, 0, "nothing is spent while the gate is closed");
     let mut told = None;
@@ -351,4 +353,54 @@ proptest! {
             prop_assert!(!world.replay().budget.remaining.is_negative());
         }
     }
+}
+
+#[test]
+fn a_life_in_a_small_window_folds_and_its_journal_makes_the_same_state_after_every_crash() {
+    let (mut folds, mut crashes) = (0, 0);
+    for seed in 0..40 {
+        let mut world = World::new(seed, false);
+        for _ in 0..12 {
+            let _ended = world.live(&rules(600, Limits::default()), 60);
+        }
+        let facts = Being::new(world.replay()).recover(&world.open_calls(), Timestamp::UNIX_EPOCH).facts;
+        world.write(world.replay().cycle, facts);
+        check(&world);
+        folds += world.folds();
+        crashes += world.crashes;
+    }
+    assert!(folds > 100 && crashes > 100, "{folds} folds, {crashes} crashes");
+}
+
+#[test]
+fn a_life_of_three_thousand_cycles_has_no_larger_state_than_one_of_three_hundred() {
+    let (rules, mut world) = (rules(2_000, Limits::default()), World::new(7, false));
+    let (mut being, mut replayed) = (Being::new(testing::state()), testing::state());
+    let mut largest = [0; 2];
+    let mut input = Input::Wake;
+    while being.state().cycle < 3_000 {
+        let Ready { facts, then } = being.step(&rules, input, Timestamp::UNIX_EPOCH);
+        facts.iter().for_each(|fact| {
+            let cycle = replayed.cycle + u64::from(matches!(fact, Event::CycleStarted { .. }));
+            replayed.absorb(fact, cycle, Timestamp::UNIX_EPOCH);
+        });
+        input = match then.unwrap() {
+            Effect::Think { request, .. } => {
+                let free = |thought: Thought| Thought { price: Price::default(), ..thought };
+                let unpaid = |error: ThinkError| ThinkError { spent: Vec::new(), ..error };
+                Input::Thought { result: world.think(&rules, &request).map(free).map_err(unpaid), elapsed: Span::ZERO }
+            }
+            Effect::Call(_) => Input::Called(world.outcome()),
+            Effect::Rest(_) => Input::Wake,
+            Effect::End(_) => {
+                being = Being::new(being.state().clone());
+                Input::Wake
+            }
+        };
+        let largest = &mut largest[usize::from(being.state().cycle > 300)];
+        *largest = serde_json::to_vec(being.state()).unwrap().len().max(*largest);
+    }
+    let [young, old] = largest;
+    assert!(old < young * 5 / 4 && old < 40_000, "{young} bytes in the first 300 cycles, {old} later");
+    assert_eq!(*being.state(), replayed);
 }

@@ -6,7 +6,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{budget::Budget, chat::ChatMessage, identity::Identity, mind::Mind, outcome::Status};
+use super::{budget::Budget, chat::ChatMessage, folded::Folded, identity::Identity, mind::Mind, outcome::Status};
 use crate::vocab::Timestamp;
 
 /// The version of the stored shape.
@@ -24,6 +24,10 @@ pub struct AgentState {
     pub status: BeingStatus,
     pub cycle: u64,
     pub budget: Budget,
+    /// What was folded out of the conversation.
+    #[serde(default, skip_serializing_if = "Folded::is_nothing")]
+    pub folded: Folded,
+    /// The messages that are not folded: about what the model's window holds. The journal has all of them.
     pub conversation: Vec<ChatMessage>,
     pub recent_actions: VecDeque<ActionRecord>,
     pub created_resources: CreatedResources,

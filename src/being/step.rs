@@ -1,16 +1,20 @@
-use std::collections::{BTreeSet, VecDeque};
+use std::{
+    borrow::Cow,
+    collections::{BTreeSet, VecDeque},
+};
 
 use super::{
     budget::{Cost, Price},
-    chat::{ChatRequest, Completion, Finish, Role, ToolCall, Usage},
+    chat::{Completion, Finish, Role, ToolCall, Usage},
     event::Event,
     exchange::{Effect, Ending, Input, Ready, ThinkError, ThinkErrorClass, Thought},
+    framing::framing,
     gate::{Closed, Limit, gate, warnings},
     outcome::{Outcome, Revenue, Status},
     report::{CycleStatus, Report},
     rules::Rules,
     state::{AgentState, BeingStatus},
-    window::{Window, prompt_tokens},
+    window::Window,
 };
 use crate::vocab::{Span, Timestamp, Usd};
 
@@ -81,7 +85,13 @@ impl Being {
     pub fn foreseen(&self, rules: &Rules) -> Usd {
         let mut window = self.window.clone();
         window.widen();
-        worst_case(rules, &window.request(&self.state, rules))
+        let mut state = Cow::Borrowed(&self.state);
+        if let Some(folded) = window.fold(&state, rules) {
+            let (cycle, at) = (state.cycle, state.updated_at);
+            state.to_mut().absorb(&folded, cycle, at);
+        }
+        let request = window.request(&state, rules);
+        rules.worst_case(&request.model, window.most_counted())
     }
 
     /// The limit that the being told to hold it, until it asks a model again.
@@ -161,10 +171,13 @@ impl Being {
         self.think(rules, Cycle::default(), (1, Span::ZERO), ready, now)
     }
 
-    /// Asks a model, with a request that is made of the state alone, if nothing holds that back.
+    /// Asks a model, once what does not fit its window is folded, if nothing holds that back.
     fn think(&mut self, rules: &Rules, cycle: Cycle, (attempt, after): (u32, Span), ready: &mut Ready, now: Timestamp) -> Turn {
+        if let Some(folded) = self.window.fold(&self.state, rules) {
+            self.note(ready, folded, now);
+        }
         let request = self.window.request(&self.state, rules);
-        let worst = worst_case(rules, &request);
+        let worst = rules.worst_case(&request.model, self.window.most_counted());
         let budget = &self.state.budget;
         if let Err(closed) = gate(budget, &rules.limits, budget.cycle_spent, worst, now) {
             return self.hold(closed, cycle.actions, ready, now);
@@ -196,6 +209,7 @@ impl Being {
             self.note_failure(rules, &error, Span::ZERO, ready, now);
         }
         let Completion { model, content, tool_calls, finish, usage } = completion;
+        self.window.learn(usage.prompt_tokens);
         let elapsed_ms = elapsed.as_millis();
         let event =
             Event::ModelCompleted { model, usage, content: content.clone(), tool_calls: tool_calls.clone(), finish, elapsed_ms };
@@ -305,7 +319,7 @@ impl Being {
         }
         let may_go_on = rules.retry.max_attempts.is_none_or(|most| attempt < most);
         match error.class {
-            ThinkErrorClass::TooLong if self.window.shrink() => self.think(rules, cycle, (attempt, Span::ZERO), ready, now),
+            ThinkErrorClass::TooLong if self.window.shrink(rules) => self.think(rules, cycle, (attempt, Span::ZERO), ready, now),
             ThinkErrorClass::Transient { retry_after } if may_go_on => {
                 let again = (attempt.saturating_add(1), rules.retry.wait_after(attempt, retry_after));
                 self.think(rules, cycle, again, ready, now)
@@ -380,28 +394,6 @@ impl Being {
     }
 }
 
-/// The framing message of SPEC §4, for the cycle after the state's.
-fn framing(state: &AgentState) -> String {
-    let recent: Vec<String> =
-        state.recent_actions.iter().rev().take(10).map(|action| format!("{}:{}", action.tool, action.status.as_str())).collect();
-    format!(
-        "Begin autonomous cycle {}. Balance: {} USD. Earned: {} USD. Net profit: {} USD. Current model: {}. Recent actions: {}. \
-         Look at what is open to you and take the next useful action. An answer without a tool call ends only this cycle: you live on \
-         while your balance is above zero.",
-        state.cycle + 1,
-        state.budget.remaining,
-        state.budget.earned,
-        state.budget.net_profit(),
-        state.mind.current_model,
-        recent.join(", "),
-    )
-}
-
-/// What a request may cost.
-fn worst_case(rules: &Rules, request: &ChatRequest) -> Usd {
-    rules.worst_case(&request.model, prompt_tokens(request))
-}
-
 /// The calls of the conversation's last answer that have no result.
 fn unanswered(state: &AgentState) -> Vec<ToolCall> {
     let Some(asked) = state.conversation.iter().rposition(|message| message.role == Role::Assistant) else { return Vec::new() };
@@ -420,60 +412,5 @@ fn not_begun() -> Outcome {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::being::{Retry, testing};
-
-    fn rules() -> Rules {
-        Rules {
-            max_tool_rounds: 3,
-            instance_usd_per_hour: testing::usd("3600"),
-            stimulus: None,
-            tools: Vec::new().into(),
-            context_tokens: 8_192,
-            max_tokens: 64,
-            retry: Retry::default(),
-            limits: crate::being::Limits::default(),
-            offers: Vec::new().into(),
-        }
-    }
-
-    fn awake() -> Being {
-        let mut being = Being::new(AgentState { budget: crate::being::Budget::new(testing::usd("100")), ..testing::state() });
-        being.step(&rules(), Input::Wake, Timestamp::UNIX_EPOCH);
-        being
-    }
-
-    fn fail(being: &mut Being, spent: Vec<(Usage, Price)>) -> Ready {
-        let class = ThinkErrorClass::Transient { retry_after: None };
-        let result = Err(ThinkError { class, message: "brama: HTTP 503".into(), spent });
-        being.step(&rules(), Input::Thought { result, elapsed: Span::from_secs(2) }, Timestamp::UNIX_EPOCH)
-    }
-
-    #[test]
-    fn the_time_of_a_failed_call_is_paid_once_however_many_models_counted() {
-        for spent in [vec![], vec![(Usage::new(1, 1), Price::default()); 2]] {
-            let mut being = awake();
-            fail(&mut being, spent);
-            assert_eq!(being.state().budget.instance_spent, testing::usd("2"));
-        }
-    }
-
-    #[test]
-    fn a_cut_off_answer_with_calls_is_told_after_their_results() {
-        let mut being = awake();
-        let call = ToolCall::new("c", "t", "{\"cut");
-        let completion = Completion {
-            model: "m".into(),
-            content: None,
-            tool_calls: vec![call],
-            finish: Finish::Length,
-            usage: Usage::new(1, 1),
-        };
-        let result = Ok(Thought { completion, price: Price::default(), passed_over: Vec::new() });
-        being.step(&rules(), Input::Thought { result, elapsed: Span::ZERO }, Timestamp::UNIX_EPOCH);
-        let ready = being.step(&rules(), Input::Called(Outcome::failed("invalid_arguments", "no")), Timestamp::UNIX_EPOCH);
-        assert!(matches!(ready.facts.as_slice(), [Event::ToolFinished { .. }, Event::Told { .. }]), "{:?}", ready.facts);
-        assert!(matches!(ready.then, Some(Effect::Think { .. })));
-    }
-}
+#[path = "step_tests.rs"]
+mod tests;

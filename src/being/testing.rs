@@ -1,4 +1,5 @@
 use super::{
+    chat::{ChatMessage, Role},
     event::{Birth, Event, Record},
     identity::Identity,
     mind::Mind,
@@ -40,4 +41,20 @@ pub(crate) fn birth() -> Birth {
 pub(crate) fn state() -> AgentState {
     let event = Event::Started { birth: Some(Box::new(birth())) };
     AgentState::born(&Record { seq: 1, at: Timestamp::UNIX_EPOCH, cycle: 0, event }).unwrap()
+}
+
+/// Every answer with calls is followed by exactly their results, as chat completions demand.
+pub(crate) fn assert_well_formed(messages: &[ChatMessage]) {
+    let mut owed: Vec<&str> = Vec::new();
+    for message in messages {
+        if message.role == Role::Tool {
+            let id = message.tool_call_id.as_deref().unwrap();
+            let at = owed.iter().position(|owed| *owed == id).expect("a result answers a call that was asked for");
+            owed.remove(at);
+        } else {
+            assert!(owed.is_empty(), "calls without results before a {:?} message: {owed:?}", message.role);
+            owed = message.tool_calls.iter().map(|call| call.id.as_str()).collect();
+        }
+    }
+    assert!(owed.is_empty(), "calls without results: {owed:?}");
 }

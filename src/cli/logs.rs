@@ -101,6 +101,7 @@ fn told(json: &str) -> String {
         "revenue_credited" => format!("{} USD from {}", text("amount"), text("source")),
         "funds_granted" => format!("{} USD as {}", text("usd"), text("id")),
         "warning" | "told" => text("message").to_owned(),
+        "folded" => format!("{} messages", record.get("messages").cloned().unwrap_or_default()),
         "stopped" => text("status").to_owned(),
         _ => String::new(),
     };

@@ -55,7 +55,8 @@ impl ModelError {
         self
     }
 
-    /// Joins what each model of a chain said. Asking again helps if it helps with one of them, at the earliest time that one named.
+    /// Joins what each model of a chain said. Asking for less helps if it helps with one of them; else asking again does, if it does with
+    /// one, at the earliest time that one named.
     pub(super) fn of_chain(mut errors: Vec<(Name, Self)>) -> Self {
         if errors.is_empty() {
             return Self::permanent("the being has no model to think with");
@@ -66,7 +67,7 @@ impl ModelError {
         let waits: Vec<Option<Span>> = errors.iter().filter_map(|(_, error)| error.retry_after()).collect();
         let is_too_long = errors.iter().any(|(_, error)| error.class == Class::TooLong);
         let class = match waits.is_empty() {
-            true if is_too_long => Class::TooLong,
+            _ if is_too_long => Class::TooLong,
             true => Class::Permanent,
             false => Class::Transient { retry_after: waits.into_iter().min().flatten() },
         };

@@ -145,6 +145,9 @@ async fn beginning(mut response: Response) -> Vec<u8> {
 fn refused(status: StatusCode, wait: Option<Span>, said: &[u8], secrets: &[Secret]) -> ModelError {
     let told = secrets.iter().fold(wire::refusal(status.as_u16(), said), |told, secret| secret.hide(&told));
     let is_passing = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
+    if wire::is_too_long(status.as_u16(), said) {
+        return ModelError::too_long(told);
+    }
     if is_passing { ModelError::transient(told, wait) } else { ModelError::permanent(told) }
 }
 

@@ -26,7 +26,7 @@ mod sign;
 mod wire;
 
 pub use error::{Class, ModelError, Spent};
-pub use pool::{Answer, Clock, Counted, Embed, Means, Models};
+pub use pool::{Answer, Clock, Counted, Embed, Means, Models, Reach};
 pub use provider::{Provider, Thinking};
 pub use secret::{Environment, Secret, SecretError, Secrets};
 

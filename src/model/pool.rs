@@ -24,7 +24,7 @@ use super::{
     wire::{self, Dialect},
 };
 use crate::{
-    being::{ChatRequest, Completion, Price},
+    being::{ChatRequest, Completion, CountTokens, Counter, Price},
     manifest::{ModelSpec, ProviderSpec, SecretSource},
     vocab::{Name, Span, Timestamp},
 };
@@ -69,6 +69,14 @@ impl Counted {
     pub fn take(&self) -> Vec<Spent> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// What every model that may answer a being can take.
+#[derive(Debug, Clone)]
+pub struct Reach {
+    /// The least of their context windows; `None` when no model is declared.
+    pub context_tokens: Option<u32>,
+    pub counter: Counter,
 }
 
 /// Every declared model of the process. Cheap to clone; all clones are one.
@@ -165,6 +173,19 @@ impl Models {
         Err(ModelError::of_chain(passed_over))
     }
 
+    /// What can be sent to whichever model of a chain answers a being that thinks with `wanted`. Nothing is loaded for it: a model in this
+    /// process that is not loaded yet is estimated like one elsewhere.
+    pub fn reach(&self, chain: &[Name], wanted: &str) -> Reach {
+        let doors = self.doors();
+        let find = |name: &str| doors.iter().find(|(known, _)| known.as_str() == name).map(|(name, door)| (name, door.kind()));
+        let routes = chain::routes(chain, wanted, find);
+        let asked: Vec<&Arc<Door>> = routes.iter().filter_map(|route| doors.get(route.model)).collect();
+        let tokenizers: Vec<_> = asked.iter().map(|door| door.tokenizer()).collect();
+        let others = tokenizers.iter().any(Option::is_none);
+        let context_tokens = asked.iter().map(|door| door.spec.context_tokens).min();
+        Reach { context_tokens, counter: Counter::new(tokenizers.into_iter().flatten().collect(), others) }
+    }
+
     /// Tells whether a being with this chain may think with `model`: a declared model, a selector, or one that a Brama of the
     /// chain lists. An error says why no gateway could be asked.
     pub async fn knows(&self, agent: &str, chain: &[Name], model: &str) -> Result<bool, ModelError> {
@@ -230,6 +251,13 @@ impl Door {
         match &self.behind {
             Behind::Remote(Remote { dialect: Dialect::Brama, .. }) => Kind::Brama,
             _ => Kind::Plain,
+        }
+    }
+
+    fn tokenizer(&self) -> Option<Arc<dyn CountTokens>> {
+        match &self.behind {
+            Behind::Local(provider) => provider.tokenizer(),
+            Behind::Remote(_) => None,
         }
     }
 

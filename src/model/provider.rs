@@ -1,7 +1,9 @@
+use std::sync::Arc;
+
 use futures::future::BoxFuture;
 
 use super::ModelError;
-use crate::being::{ChatRequest, Completion};
+use crate::being::{ChatRequest, Completion, CountTokens};
 
 /// A completion under way. Dropping it gives the request up.
 pub type Thinking<'a> = BoxFuture<'a, Result<Completion, ModelError>>;
@@ -10,4 +12,10 @@ pub type Thinking<'a> = BoxFuture<'a, Result<Completion, ModelError>>;
 pub trait Provider: Send + Sync {
     /// Answers one request, once.
     fn complete<'a>(&'a self, request: &'a ChatRequest) -> Thinking<'a>;
+
+    /// What counts the tokens of a request, where that is known now. It never loads or waits for anything, and once it is known it stays
+    /// the same one.
+    fn tokenizer(&self) -> Option<Arc<dyn CountTokens>> {
+        None
+    }
 }

@@ -13,7 +13,7 @@ use super::{
     *,
 };
 use crate::{
-    being::{ChatMessage, ChatRequest, Completion, Finish, Price, ToolDefinition, Usage},
+    being::{ChatMessage, ChatRequest, Completion, CountTokens, Finish, Price, ToolDefinition, Usage},
     manifest::{ModelSpec, ProviderSpec, SecretSource},
     vocab::{Name, Span, Usd},
 };
@@ -105,6 +105,7 @@ async fn a_failure_is_told_as_passing_or_lasting() {
         (Reply::raw(500, b"oops".to_vec()), passing, "brama: HTTP 500: oops"),
         (Reply::error(401, "bad key").header("retry-after", "7"), Class::Permanent, "brama: HTTP 401: bad key"),
         (Reply::error(400, "no"), Class::Permanent, "brama: HTTP 400: no"),
+        (Reply::error(400, "prompt is too long"), Class::TooLong, "brama: HTTP 400: prompt is too long"),
         (Reply::raw(302, vec![]).header("location", "/v1/elsewhere"), Class::Permanent, "brama: HTTP 302: "),
         (Reply::completion(json!({}), "stop").cut_off(), passing, "brama: error sending request for url ("),
         (Reply::disconnect(), passing, "brama: error sending request for url ("),
@@ -213,6 +214,15 @@ async fn a_chain_that_fails_may_be_tried_again_if_one_of_it_may() {
 }
 
 #[tokio::test]
+async fn a_chain_in_which_one_model_wants_less_is_asked_for_less_though_another_is_only_away() {
+    let servers = [Reply::error(503, "away"), Reply::error(400, "prompt is too long")].map(|reply| Server::play([reply]));
+    let [away, full] = &servers;
+    let models = models([("away", openai(away.base_url())), ("full", openai(full.base_url()))]);
+    let error = models.complete("ada", &[name("away"), name("full")], &request("away")).await.unwrap_err();
+    assert_eq!(error.class, Class::TooLong);
+}
+
+#[tokio::test]
 async fn no_more_requests_are_under_way_than_a_model_may_have() {
     let server = Server::start(|_| Reply::say("hi").after(Duration::from_millis(40)));
     let models = models([("gpt", ModelSpec { concurrency: 2, ..openai(server.base_url()) })]);
@@ -304,6 +314,57 @@ async fn a_model_of_this_process_is_made_once_per_spec() {
     let made = made.lock().unwrap_or_else(PoisonError::into_inner);
     assert_eq!(made.len(), 1);
     assert_eq!(*made[0].0.lock().unwrap_or_else(PoisonError::into_inner), ["smol"]);
+}
+
+/// A tokenizer to which everything has seven thousand tokens.
+#[derive(Debug)]
+struct Seven;
+
+impl CountTokens for Seven {
+    fn message(&self, _: &ChatMessage) -> u64 {
+        7_000
+    }
+
+    fn head(&self, _: Option<&str>, _: &Arc<[ToolDefinition]>) -> u64 {
+        0
+    }
+}
+
+/// A model of this process that may be loaded.
+struct Loaded(Option<Arc<dyn CountTokens>>);
+
+impl Provider for Loaded {
+    fn complete<'a>(&'a self, _: &'a ChatRequest) -> Thinking<'a> {
+        Box::pin(async { Err(ModelError::permanent("nothing is asked")) })
+    }
+
+    fn tokenizer(&self) -> Option<Arc<dyn CountTokens>> {
+        self.0.clone()
+    }
+}
+
+#[test]
+fn what_can_be_sent_is_what_every_model_that_may_answer_can_take() {
+    let seven: Arc<dyn CountTokens> = Arc::new(Seven);
+    let embed: Embed = Arc::new(move |spec| Arc::new(Loaded((spec.max_tokens == 7).then(|| Arc::clone(&seven)))));
+    let embedded = |max_tokens, context_tokens| {
+        let spec = spec(ProviderSpec::Embedded { path: None });
+        ModelSpec { max_tokens, context_tokens, ..spec }
+    };
+    let small = ModelSpec { context_tokens: 500, ..openai("http://127.0.0.1:1/v1".into()) };
+    let specs = [("known", embedded(7, 8_192)), ("unloaded", embedded(8, 4_096)), ("small", small)];
+    let models = Models::new(&specs.map(|(model, spec)| (name(model), spec)).into(), means(embed));
+    let reach = |chain: &[&str], wanted: &str| {
+        let chain: Vec<Name> = chain.iter().map(|model| name(model)).collect();
+        let Reach { context_tokens, counter } = models.reach(&chain, wanted);
+        let long = ChatRequest { messages: vec![ChatMessage::user("1".repeat(10_000))], ..request(wanted) };
+        (context_tokens, counter.prompt_tokens(&request(wanted)) >= 7_000, counter.prompt_tokens(&long) >= 10_000)
+    };
+    assert_eq!(reach(&["known"], "known"), (Some(8_192), true, false), "to the token");
+    assert_eq!(reach(&["known", "small"], "known"), (Some(500), true, true), "the most that one of them counts");
+    assert_eq!(reach(&["unloaded"], "unloaded"), (Some(4_096), false, true), "estimated until it is loaded");
+    assert_eq!(reach(&["known"], "small").0, Some(500), "the being switched to a model outside its chain");
+    assert_eq!(reach(&["nobody"], "nobody"), (None, false, true));
 }
 
 #[tokio::test]

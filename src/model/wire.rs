@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    being::{ChatMessage, ChatRequest, Completion, Finish, Role, ToolCall, ToolDefinition, Usage},
+    being::{ChatMessage, ChatRequest, Completion, Counter, Finish, Role, ToolCall, ToolDefinition, Usage},
     manifest::ModelSpec,
 };
 
@@ -62,14 +62,17 @@ struct Tool<'a> {
     function: &'a ToolDefinition,
 }
 
-/// Writes a request; equal requests are equal to the byte, so that a server may know a prefix again.
+/// Writes a request; equal requests are equal to the byte, so that a server may know a prefix again. The answer may have what the spec
+/// says, or what the prompt leaves of the window if that is less: servers refuse a request that asks for more.
 pub(super) fn body(request: &ChatRequest, model: &str, spec: &ModelSpec, dialect: Dialect) -> Result<Vec<u8>, serde_json::Error> {
     let tools: Vec<Tool<'_>> = request.tools.iter().map(|function| Tool { r#type: "function", function }).collect();
     let tool_choice = (dialect == Dialect::OpenAi && !tools.is_empty()).then_some("auto");
+    let left = u64::from(spec.context_tokens).saturating_sub(Counter::estimate().prompt_tokens(request));
+    let max_tokens = spec.max_tokens.min(u32::try_from(left).unwrap_or(u32::MAX)).max(1);
     serde_json::to_vec(&Body {
         model,
         messages: request.messages.iter().map(message).collect(),
-        max_tokens: spec.max_tokens,
+        max_tokens,
         temperature: f64::from(spec.temperature_milli) / 1_000.0,
         tools,
         tool_choice,
@@ -189,6 +192,36 @@ pub(super) fn refusal(status: u16, bytes: &[u8]) -> String {
     let message = value.as_ref().and_then(|value| value.pointer("/error/message")).and_then(Value::as_str);
     let told = message.map_or_else(|| cut(&String::from_utf8_lossy(bytes)), cut);
     format!("HTTP {status}: {told}")
+}
+
+/// What servers say of a request that their model's context cannot hold, in lower case.
+const TOO_LONG: [&str; 16] = [
+    "context_length_exceeded",
+    "exceed_context_size",
+    "request_too_large",
+    "context length",
+    "context size",
+    "context window",
+    "prompt is too long",
+    "input is too long",
+    "prompt length",
+    "too large for model",
+    "too many tokens",
+    "input token count",
+    "token limit exceeded",
+    "model token limit",
+    "reduce the length of the messages",
+    "`inputs` tokens + `max_new_tokens` must be",
+];
+
+/// Tells whether a server refused a request because it is too long. There is no one way to say so: some have a code, most a sentence.
+pub(super) fn is_too_long(status: u16, bytes: &[u8]) -> bool {
+    let said = || String::from_utf8_lossy(bytes).to_lowercase();
+    match status {
+        413 => true,
+        400 | 422 | 500 => TOO_LONG.iter().any(|sign| said().contains(sign)),
+        _ => false,
+    }
 }
 
 /// The model ids that a gateway lists.

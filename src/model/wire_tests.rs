@@ -108,6 +108,37 @@ fn a_refusal_tells_the_servers_message_or_the_beginning_of_its_text() {
 }
 
 #[test]
+fn a_request_that_is_too_long_is_known_by_what_each_kind_of_server_says() {
+    let message = |told: &str| json!({ "error": { "message": told, "type": "invalid_request_error", "code": null } });
+    for (status, said) in [
+        (400, json!({ "error": { "message": "Too many.", "code": "context_length_exceeded" } })),
+        (400, message("This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.")),
+        (400, json!({ "object": "error", "message": "This model's maximum context length is 4096 tokens.", "code": 400 })),
+        (400, json!({ "error": { "code": 400, "message": "no", "type": "exceed_context_size_error", "n_ctx": 4096 } })),
+        (500, message("the request exceeds the available context size. try increasing the context size")),
+        (400, message("prompt is too long: 213462 tokens > 200000 maximum")),
+        (400, message("Your input exceeds the context window of this model")),
+        (400, message("The input token count (1196265) exceeds the maximum number of tokens allowed (1048575)")),
+        (400, message("This model's maximum prompt length is 131072 but the request contains 537812 tokens")),
+        (400, message("Please reduce the length of the messages or completion.")),
+        (422, message("Input validation error: `inputs` tokens + `max_new_tokens` must be <= 2048.")),
+        (400, message("Prompt contains 40000 tokens, too large for model with 32768 maximum context length")),
+        (413, json!("<html>413 Request Entity Too Large</html>")),
+    ] {
+        assert!(is_too_long(status, said.to_string().as_bytes()), "{said}");
+    }
+    for (status, said) in [
+        (400, message("Invalid 'tools[0].function.name': string too long. Expected a string with maximum length 64.")),
+        (401, message("the key for this context window is wrong")),
+        (429, message("Request too large on tokens per min: Limit 30000. The input must be reduced.")),
+        (500, message("internal error")),
+        (400, json!(null)),
+    ] {
+        assert!(!is_too_long(status, said.to_string().as_bytes()), "{said}");
+    }
+}
+
+#[test]
 fn a_request_is_written_as_servers_want_it() {
     let spec = ModelSpec {
         provider: ProviderSpec::Embedded { path: None },
@@ -116,7 +147,7 @@ fn a_request_is_written_as_servers_want_it() {
         temperature_milli: 200,
         timeout: Span::from_secs(1),
         concurrency: 1,
-        context_tokens: 100,
+        context_tokens: 1_000,
     };
     let tool = ToolDefinition { name: "t".into(), description: "d".into(), parameters: json!({ "type": "object" }) };
     let messages = vec![
@@ -140,6 +171,10 @@ fn a_request_is_written_as_servers_want_it() {
             "tools": [{ "type": "function", "function": { "name": "t", "description": "d", "parameters": { "type": "object" } } }],
         })
     );
+    let narrow = ModelSpec { context_tokens: 150, max_tokens: 140, ..spec.clone() };
+    let narrow: Value = serde_json::from_slice(&body(&request, "m", &narrow, Dialect::OpenAi).unwrap()).unwrap();
+    let left = 150 - Counter::estimate().prompt_tokens(&request);
+    assert_eq!(narrow["max_tokens"], json!(left), "an answer is asked for no more than the prompt leaves of the window");
     let bare = ChatRequest { tools: Arc::new([]), ..request.clone() };
     let bare: Value = serde_json::from_slice(&body(&bare, "m", &spec, Dialect::OpenAi).unwrap()).unwrap();
     assert!(bare.get("tools").is_none() && bare.get("tool_choice").is_none());

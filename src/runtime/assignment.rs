@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     being::{
-        AgentState, Birth, DeclaredIdentity, Input, Limits, Mind, MindChange, Offer, Price, Retry, Rules, ToolDefinition,
+        AgentState, Birth, Counter, DeclaredIdentity, Input, Limits, Mind, MindChange, Offer, Price, Retry, Rules, ToolDefinition,
         default_prompt,
     },
     manifest::{BeingSpec, CapSpec, Fleet, PromptPolicy, ProviderSpec, SurfaceSpec},
@@ -75,6 +75,7 @@ impl Assignment {
             stimulus: self.being.stimulus.clone(),
             tools,
             context_tokens: self.context_tokens,
+            counter: Counter::estimate(),
             max_tokens: self.max_tokens,
             retry: Retry { max_attempts, ..Retry::default() },
             limits: self.limits(),

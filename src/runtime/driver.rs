@@ -16,7 +16,7 @@ use crate::{
     being::{
         Being, ChatRequest, Effect, Ending, Event, Input, Ready, Report, Rules, ThinkError, ThinkErrorClass, Thought, ToolCall,
     },
-    model::{self, Counted, ModelError, Spent},
+    model::{self, Counted, ModelError, Reach, Spent},
     store::{Life, StoreError},
     tool::Stamp,
     vocab::{Span, Timestamp, Usd, chain},
@@ -193,9 +193,18 @@ impl Driver {
     /// Steps the being and makes the facts durable; what comes back may be carried out.
     async fn tell(&mut self, input: Input) -> Result<Option<Effect>, StoreError> {
         let now = self.ground.clock.now();
+        self.look_at_models();
         let Ready { facts, then } = self.being.step(&self.rules, input, now);
         self.persist(&facts, now).await?;
         Ok(then)
+    }
+
+    /// Takes over what the models can take now: the being may have switched to another, and one in this process may be loaded by now.
+    fn look_at_models(&mut self) {
+        let Reach { context_tokens, counter } =
+            self.ground.models.reach(&self.assignment.being.models, &self.being.state().mind.current_model);
+        self.rules.counter = counter;
+        self.rules.context_tokens = context_tokens.unwrap_or(self.assignment.context_tokens);
     }
 
     async fn persist(&mut self, facts: &[Event], now: Timestamp) -> Result<(), StoreError> {

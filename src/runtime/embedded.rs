@@ -9,7 +9,7 @@ use std::{
 use tokio::sync::{OnceCell, watch};
 
 use crate::{
-    being::ChatRequest,
+    being::{ChatRequest, CountTokens},
     manifest::{ModelSpec, ProviderSpec},
     model::{
         ModelError, Provider, Thinking,
@@ -129,6 +129,11 @@ impl Provider for Local {
             model.complete(request, self.sampling).await.map_err(|error| failed(&error))
         })
     }
+
+    fn tokenizer(&self) -> Option<Arc<dyn CountTokens>> {
+        let loaded = self.weights.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        loaded.get(&self.path)?.get().map(Embedded::tokenizer)
+    }
 }
 
 fn failed(error: &EmbeddedError) -> ModelError {
@@ -136,5 +141,35 @@ fn failed(error: &EmbeddedError) -> ModelError {
         EmbeddedError::TooLong { .. } => ModelError::too_long(told(error)),
         error if error.is_passing() => ModelError::transient(told(error), None),
         error => ModelError::permanent(told(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        being::{ChatMessage, Price},
+        model::embedded::tiny_file,
+    };
+
+    #[tokio::test]
+    async fn a_tokenizer_is_there_once_the_model_was_asked_and_nothing_is_loaded_to_count() {
+        let (_folder, path) = tiny_file();
+        let spec = ModelSpec {
+            provider: ProviderSpec::Embedded { path: Some(path.clone()) },
+            price: Price::default(),
+            max_tokens: 1,
+            temperature_milli: 0,
+            timeout: Span::from_secs(60),
+            concurrency: 1,
+            context_tokens: 1_024,
+        };
+        let weights = Weights::new(path.with_file_name("models"));
+        let provider = weights.provider(&spec);
+        assert!(provider.tokenizer().is_none());
+        let request = ChatRequest { model: "e".into(), messages: vec![ChatMessage::user("hi")], tools: Arc::from([]) };
+        provider.complete(&request).await.unwrap();
+        let tokenizer = provider.tokenizer().unwrap();
+        assert!(Arc::ptr_eq(&tokenizer, &weights.provider(&spec).tokenizer().unwrap()), "the same one for all who ask");
     }
 }

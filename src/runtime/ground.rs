@@ -37,7 +37,18 @@ impl Ground {
         program: PathBuf,
         env: BTreeMap<String, String>,
     ) -> Self {
-        Self { home, models, weights, ledger: Ledger::default(), clock, ids, program, env, commit_log: None, executable: OnceLock::new() }
+        Self {
+            home,
+            models,
+            weights,
+            ledger: Ledger::default(),
+            clock,
+            ids,
+            program,
+            env,
+            commit_log: None,
+            executable: OnceLock::new(),
+        }
     }
 
     /// Lets beings share the syncs of a log.

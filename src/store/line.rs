@@ -11,7 +11,7 @@ pub(super) const MAX_LINE: usize = 64 << 20;
 const SEAL_LENGTH: usize = 18;
 
 /// The types of events that this version knows.
-pub(super) const KNOWN: [&str; 16] = [
+pub(super) const KNOWN: [&str; 17] = [
     "started",
     "cycle_started",
     "model_completed",
@@ -24,6 +24,7 @@ pub(super) const KNOWN: [&str; 16] = [
     "labelled",
     "warning",
     "told",
+    "folded",
     "exhausted",
     "stopping",
     "stopped",

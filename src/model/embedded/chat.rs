@@ -32,28 +32,47 @@ pub(super) fn render(
     if bytes > context.saturating_mul(MAX_BYTES_PER_TOKEN) {
         return Err(EmbeddedError::TooLong { needed: bytes / 4, context });
     }
-    let mut page = Page { words, tokens: Vec::new() };
+    let mut page = Page::new(words);
     let (system, rest) = match request.messages.split_first() {
-        Some((first, rest)) if first.role == Role::System => (first.content.as_deref().unwrap_or_default(), rest),
-        _ => (NOBODY, request.messages.as_slice()),
+        Some((first, rest)) if first.role == Role::System => (Some(first.content.as_deref().unwrap_or_default()), rest),
+        _ => (None, request.messages.as_slice()),
     };
-    page.message("system", &format!("{system}{tools}"))?;
+    page.system(system, tools)?;
     for message in rest {
-        page.message(role(message.role), &body(message))?;
+        page.message(message)?;
     }
-    page.tokens.push(words.open);
-    words.encode("assistant\n", &mut page.tokens)?;
+    page.answer()?;
     let needed = page.tokens.len() + most.clamp(1, ANSWER);
     if needed > context { Err(EmbeddedError::TooLong { needed, context }) } else { Ok(page.tokens) }
 }
 
-struct Page<'a> {
+/// A conversation as tokens. Each part is turned into tokens for itself, so the tokens of the parts add up.
+pub(super) struct Page<'a> {
     words: &'a Vocabulary,
-    tokens: Vec<u32>,
+    pub(super) tokens: Vec<u32>,
 }
 
-impl Page<'_> {
-    fn message(&mut self, role: &str, body: &str) -> Result<(), EmbeddedError> {
+impl<'a> Page<'a> {
+    pub(super) const fn new(words: &'a Vocabulary) -> Self {
+        Self { words, tokens: Vec::new() }
+    }
+
+    /// The system message, with the tools as they are shown.
+    pub(super) fn system(&mut self, text: Option<&str>, tools: &str) -> Result<(), EmbeddedError> {
+        self.part("system", &format!("{}{tools}", text.unwrap_or(NOBODY)))
+    }
+
+    pub(super) fn message(&mut self, message: &ChatMessage) -> Result<(), EmbeddedError> {
+        self.part(role(message.role), &body(message))
+    }
+
+    /// What opens the answer.
+    pub(super) fn answer(&mut self) -> Result<(), EmbeddedError> {
+        self.tokens.push(self.words.open);
+        self.words.encode("assistant\n", &mut self.tokens)
+    }
+
+    fn part(&mut self, role: &str, body: &str) -> Result<(), EmbeddedError> {
         self.tokens.push(self.words.open);
         self.words.encode(&format!("{role}\n{body}"), &mut self.tokens)?;
         self.tokens.push(self.words.close);
@@ -81,7 +100,12 @@ fn call(call: &ToolCall) -> String {
     format!("{CALL_OPEN}{BEFORE_NAME}{name}{BEFORE_ARGUMENTS}{}{CALL_CLOSE}", call.function.arguments)
 }
 
-/// The tools as the system message shows them, in at most `most` tokens: whole, with shorter descriptions, with arguments only, or by name.
+/// The tools as the system message shows them: in at most half of the context.
+pub(super) fn catalogue(tools: &[ToolDefinition], context: usize, words: &Vocabulary) -> Result<String, EmbeddedError> {
+    self::tools(tools, context / 2, words)
+}
+
+/// The tools in at most `most` tokens: whole, with shorter descriptions, with arguments only, or by name.
 pub(super) fn tools(tools: &[ToolDefinition], most: usize, words: &Vocabulary) -> Result<String, EmbeddedError> {
     if tools.is_empty() {
         return Ok(String::new());

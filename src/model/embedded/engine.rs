@@ -19,6 +19,7 @@ use singularity_kernel::{Level, Team};
 use super::{
     cache::Slots,
     chat::{self, BEFORE_ARGUMENTS, BEFORE_NAME},
+    count::Count,
     error::EmbeddedError,
     forward::Engine,
     grammar::Machine,
@@ -28,7 +29,7 @@ use super::{
     weights,
 };
 use crate::{
-    being::{ChatRequest, Completion, Finish, ToolCall, ToolDefinition, Usage},
+    being::{ChatRequest, Completion, CountTokens, Finish, ToolCall, ToolDefinition, Usage},
     vocab::Digest,
 };
 
@@ -59,6 +60,7 @@ pub struct Embedded {
 struct Inner {
     name: String,
     context: usize,
+    tokenizer: Arc<dyn CountTokens>,
     queue: Option<SyncSender<Work>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -84,7 +86,7 @@ impl Embedded {
     /// Reads the weights and starts `threads` threads. Blocks for some tenths of a second.
     pub fn load(path: &Path, threads: NonZeroUsize) -> Result<Self, EmbeddedError> {
         let (content, weights) = weights::read(path, threads)?;
-        let words = Vocabulary::read(path, &content)?;
+        let words = Arc::new(Vocabulary::read(path, &content)?);
         if weights.shape.vocabulary != words.len() {
             return Err(EmbeddedError::Unfit {
                 path: path.to_owned(),
@@ -92,13 +94,14 @@ impl Embedded {
             });
         }
         let (name, context) = (weights.name.clone(), weights.shape.context);
+        let tokenizer = Arc::new(Count { words: Arc::clone(&words), context });
         let team = Team::start(threads).map_err(EmbeddedError::NoThreads)?;
         let mut mind =
             Mind { engine: Engine::new(weights, Level::best(), team), words, slots: Slots::default(), catalogues: Vec::new() };
         let (queue, work) = sync_channel(MAX_WAITING);
         let thread =
             thread::Builder::new().name("embedded".into()).spawn(move || mind.serve(&work)).map_err(EmbeddedError::NoThreads)?;
-        Ok(Self { inner: Arc::new(Inner { name, context, queue: Some(queue), thread: Some(thread) }) })
+        Ok(Self { inner: Arc::new(Inner { name, context, tokenizer, queue: Some(queue), thread: Some(thread) }) })
     }
 
     /// The model's own name.
@@ -109,6 +112,11 @@ impl Embedded {
     /// How many tokens a prompt and its answer may have together.
     pub fn context(&self) -> usize {
         self.inner.context
+    }
+
+    /// What counts the tokens of a request as this model reads it.
+    pub fn tokenizer(&self) -> Arc<dyn CountTokens> {
+        Arc::clone(&self.inner.tokenizer)
     }
 
     /// Answers a request. Cancel safe: dropping the future ends the work on it within one token, and nothing else is lost.
@@ -141,7 +149,7 @@ impl Drop for Inner {
 #[derive(Debug)]
 struct Mind {
     engine: Engine,
-    words: Vocabulary,
+    words: Arc<Vocabulary>,
     slots: Slots,
     catalogues: Vec<Arc<Catalogue>>,
 }
@@ -191,7 +199,7 @@ impl Mind {
         if let Some(known) = self.catalogues.iter().find(|known| Arc::ptr_eq(&known.tools, tools) || known.tools == *tools) {
             return Ok(Arc::clone(known));
         }
-        let shown = chat::tools(tools, self.engine.weights.shape.context / 2, &self.words)?;
+        let shown = chat::catalogue(tools, self.engine.weights.shape.context, &self.words)?;
         let named = tools.iter().map(|tool| (tool.name.as_str(), &tool.parameters));
         let machine = Machine::of_calls(named, BEFORE_NAME, BEFORE_ARGUMENTS);
         // A schema that is not sound has no check; the grammar alone holds then, and the tool's own check decides.

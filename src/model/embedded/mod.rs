@@ -11,6 +11,8 @@
 //! **Assumptions.** The file is trusted to be a model, not to be well: what does not fit is an error. Text in messages never becomes a control
 //! token.
 //!
+//! [`Embedded::tokenizer`] counts a request to the token, so that the caller knows beforehand whether it fits.
+//!
 //! **Costs.** The weights once in memory as they are in the file, 23 kB per remembered token, at most two contexts of them. One request at a
 //! time; up to 64 wait.
 //!
@@ -20,6 +22,7 @@
 
 mod cache;
 mod chat;
+mod count;
 mod engine;
 mod error;
 mod forward;
@@ -35,3 +38,5 @@ pub use error::EmbeddedError;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::tiny_file;

@@ -116,6 +116,7 @@ fn write_golden_life(dir: &std::path::Path) {
         .unwrap();
     life.append(vec![super::samples::told("Rest."), Event::Warning { message: "maximum tool rounds reached".into() }], 1, at(5))
         .unwrap();
+    life.append(vec![Event::Folded { messages: 2, summary: "Cycle 1:".into() }], 1, at(5)).unwrap();
     life.append(vec![Event::Exhausted, Event::Stopping, Event::Stopped { status: BeingStatus::Exhausted }], 1, at(6)).unwrap();
     life.close(at(7)).unwrap();
 }

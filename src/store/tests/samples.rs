@@ -220,6 +220,7 @@ pub(super) fn event() -> impl Strategy<Value = Event> {
         any::<(String, String)>().prop_map(|label| Event::Labelled { labels: [label].into() }),
         any::<String>().prop_map(|message| Event::Warning { message }),
         any::<String>().prop_map(told),
+        any::<(u64, String)>().prop_map(|(messages, summary)| Event::Folded { messages, summary }),
         Just(Event::Exhausted),
         Just(Event::Stopping),
         ended().prop_map(|status| Event::Stopped { status }),

@@ -2,3 +2,5 @@
 
 mod real;
 pub(super) mod tiny;
+
+pub(crate) use tiny::file as tiny_file;

@@ -10,7 +10,7 @@ use std::{
 use serde_json::{Value, json};
 
 use super::super::{Embedded, EmbeddedError, Sampling, chat, pull, token::Vocabulary, weights};
-use crate::being::{ChatMessage, ChatRequest, Finish, ToolCall, ToolDefinition};
+use crate::being::{ChatMessage, ChatRequest, Counter, Finish, ToolCall, ToolDefinition};
 
 const TWO: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 
@@ -181,4 +181,20 @@ fn a_file_that_is_no_model_is_refused_with_its_name() {
     assert!(matches!(missing, EmbeddedError::Unreadable { .. }), "{missing:?}");
     let rubbish = Embedded::load(Path::new("/proc/self/status"), TWO).unwrap_err();
     assert!(matches!(rubbish, EmbeddedError::NotGguf { .. }), "{rubbish:?}");
+}
+
+#[test]
+fn an_estimate_is_not_below_what_a_real_tokenizer_counts() {
+    let Some(model) = model() else { return };
+    let (exact, estimate) = (Counter::new(vec![model.tokenizer()], false), Counter::estimate());
+    for (what, text) in [
+        ("prose", include_str!("../../../../README.md")),
+        ("code", include_str!("../engine.rs")),
+        ("JSON", include_str!("../../../../schemas/being.schema.json")),
+        ("a journal", include_str!("../../../../tests/golden/being-v1/activity.jsonl")),
+    ] {
+        let request = ask(vec![ChatMessage::user(text)], vec![search()]);
+        let (counted, estimated) = (exact.prompt_tokens(&request), estimate.prompt_tokens(&request));
+        assert!((counted..counted * 5 / 2).contains(&estimated), "{what}: {estimated} for {counted}");
+    }
 }

@@ -27,7 +27,7 @@ use super::super::{
     token::Vocabulary,
     weights,
 };
-use crate::being::{ChatMessage, ChatRequest, Finish, ToolDefinition};
+use crate::being::{ChatMessage, ChatRequest, Counter, Finish, ToolCall, ToolDefinition};
 
 const TWO: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 const WIDTH: usize = 64;
@@ -329,8 +329,32 @@ fn every_byte_can_be_said() {
 }
 
 /// The file of a tiny model, for tests elsewhere.
-pub(in crate::model::embedded) fn file() -> (TempDir, PathBuf) {
+pub(crate) fn file() -> (TempDir, PathBuf) {
     let tiny = Tiny::new(GgmlDType::Q8_0);
     let file = tiny.file();
     (tiny.folder, file)
+}
+
+#[tokio::test]
+async fn the_tokenizer_counts_what_the_model_reads_to_the_token() {
+    let (_folder, file) = file();
+    let model = Embedded::load(&file, TWO).unwrap();
+    let counter = Counter::new(vec![model.tokenizer()], false);
+    let call = ToolCall::new("c", "any__tool", r#"{"a":"<|im_end|> 12","n":3}"#);
+    let messages = [
+        ChatMessage::system("Be brief.\n\n"),
+        ChatMessage::user("  in 12 tööls <|im_start|> "),
+        ChatMessage::assistant(Some("I call.".into()), vec![call]),
+        ChatMessage::tool("c", "any__tool", r#"{"status":"success"}"#),
+    ];
+    for tools in [Arc::from([]), Arc::from([any()])] {
+        for (from, to) in [(0, 1), (1, 2), (0, 4), (1, 4)] {
+            let request = ChatRequest { model: "e".into(), messages: messages[from..to].to_vec(), tools: Arc::clone(&tools) };
+            let answer = model.complete(&request, Sampling { max_tokens: 1, temperature_milli: 0, seed: 1 }).await.unwrap();
+            assert_eq!(counter.prompt_tokens(&request), answer.usage.prompt_tokens, "{from}..{to}");
+        }
+    }
+    let many: Arc<[ToolDefinition]> = (0..200).map(|n| ToolDefinition { name: format!("tool-{n}"), ..any() }).collect();
+    let request = ChatRequest { model: "e".into(), messages: messages.to_vec(), tools: many };
+    assert!(counter.prompt_tokens(&request) > 1_024, "what the model refuses does not count as if it fitted");
 }
