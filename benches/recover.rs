@@ -16,7 +16,7 @@ use std::{
 
 use serde::Deserialize;
 use singularity::{
-    being::{AgentState, Cost, Event, Finish, ToolCall, Usage},
+    being::{Cost, Event, Finish, ToolCall, Usage},
     store::{Boot, Life, verify},
     vocab::{Timestamp, Usd},
 };
@@ -70,18 +70,16 @@ async fn live(dir: &Path, events: usize) -> Outcome<Grown> {
         for record in life.append(&facts, first as u64, Timestamp::UNIX_EPOCH).await? {
             state.apply(&record);
         }
-        forget(&mut state);
+        let surplus = state.conversation.len().saturating_sub(60);
+        let folded = [Event::Folded { messages: surplus as u64, summary: "cycles before these".into() }];
+        for record in life.append(&folded, first as u64, Timestamp::UNIX_EPOCH).await? {
+            state.apply(&record);
+        }
         if life.wants_checkpoint() {
             life.checkpoint(&state, Timestamp::UNIX_EPOCH)?;
         }
     }
     Ok(Grown { bytes_a_cycle: bytes(dir)? as f64 / cycles as f64 })
-}
-
-/// The conversation of a life is as long as its window.
-fn forget(state: &mut AgentState) {
-    let surplus = state.conversation.len().saturating_sub(60);
-    state.conversation.drain(..surplus);
 }
 
 fn cycle(n: usize) -> Vec<Event> {

@@ -161,5 +161,5 @@ pub(crate) fn birth() -> Birth {
         policy_digest: hex,
         policy_sequence: 1,
     };
-    Birth { identity, mind: Mind::new(text("Be."), text("smol")), starting: Usd::ZERO }
+    Birth { identity, mind: Mind::new(text("Be."), text("smol")), starting: Usd::parse("1").unwrap_or(Usd::ZERO) }
 }

@@ -56,12 +56,14 @@ pub struct Life {
     since_picture: u64,
     picture_length: u64,
     longest_file: u64,
+    /// Bytes that were written in this process, pictures included.
+    written: u64,
 }
 
 /// A journal shorter than this is replayed in no time, so no picture is drawn for it.
 const SMALL_JOURNAL: u64 = 64 << 10;
 /// What has to be read to go on with a life, besides the picture, is not much longer than this.
-const LONGEST_FILE: u64 = 4 << 20;
+const LONGEST_FILE: u64 = 1 << 20;
 
 impl Opening {
     /// Who the being is, or will be.
@@ -89,7 +91,7 @@ impl Opening {
         let since_picture = replay.since_picture.saturating_add(journal.length.saturating_sub(before));
         let open_calls = replay.open_calls.clone();
         let picture_length = replay.picture_length.unwrap_or(0);
-        let mut life = Life { journal, open_calls, since_picture, picture_length, longest_file };
+        let mut life = Life { journal, open_calls, since_picture, picture_length, longest_file, written: 0 };
         warnings.extend(life.compress().err().map(|error| error.to_string()));
         if replay.picture_length.is_none() || life.wants_checkpoint() {
             warnings.extend(life.try_checkpoint(&state, at)?);
@@ -128,7 +130,9 @@ impl Life {
 
     /// Keeps account of what was appended.
     fn note(&mut self, records: &[Record], length_before: u64) {
-        self.since_picture = self.since_picture.saturating_add(self.journal.length.saturating_sub(length_before));
+        let bytes = self.journal.length.saturating_sub(length_before);
+        self.since_picture = self.since_picture.saturating_add(bytes);
+        self.written = self.written.saturating_add(bytes);
         for record in records {
             match &record.event {
                 Event::ToolStarted { call_id, tool, .. } => {
@@ -138,6 +142,11 @@ impl Life {
                 _ => {}
             }
         }
+    }
+
+    /// Bytes of records and pictures that this process wrote.
+    pub const fn written(&self) -> u64 {
+        self.written
     }
 
     /// Tells whether the journal outgrew the picture, so that drawing a new one costs no more per record than writing it did.
@@ -158,6 +167,7 @@ impl Life {
         self.since_picture = 0;
         self.replace_picture(&bytes).map_err(|source| StoreError::NoPicture { path: self.journal.folder.path(PICTURE), source })?;
         self.picture_length = wide(bytes.len());
+        self.written = self.written.saturating_add(self.picture_length);
         if is_long { self.compress() } else { Ok(()) }
     }
 

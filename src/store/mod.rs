@@ -46,7 +46,7 @@
 //!
 //! # Costs
 //!
-//! One write and one `fdatasync` for each `append`, or a part of one where a log is shared. Opening reads the picture and the file in use, at most about 4 MiB, in flat memory;
+//! One write and one `fdatasync` for each `append`, or a part of one where a log is shared. Opening reads the picture and the file in use, at most about 1 MiB, in flat memory;
 //! damage of a closed file is told when it is read: by [`verify`], by [`read_journal`], or where the picture is missing.
 //!
 //! # Errors
