@@ -171,3 +171,19 @@ fn a_stop_in_a_wait_asks_no_model_again_and_does_not_wait_for_it() {
     assert_eq!(server.seen().len(), 1);
     assert_eq!(home.state("ada")["status"], "stopped");
 }
+
+#[test]
+fn a_cycle_that_nothing_but_an_edit_can_bring_is_refused_with_that_edit() {
+    let home = Home::new();
+    let server = Server::start(|_| Reply::say("well"));
+    let open = with(&server);
+    home.write("ada.toml", QUIET);
+    let paused = home.run(&["once", "-f", "ada.toml"]);
+    assert_eq!((paused.code(), server.seen().len()), (2, 0), "{}", paused.stderr);
+    assert!(paused.stderr.contains("the being is paused") && paused.stderr.contains("paused = false"), "{}", paused.stderr);
+    home.write("ada.toml", &open.replace("[being.ada]", "[being.ada]\ncycle = { limit = 1 }"));
+    home.run(&["once", "-f", "ada.toml", "--resume"]).ok();
+    let finished = home.run(&["once", "-f", "ada.toml", "--resume"]);
+    assert_eq!((finished.code(), server.seen().len()), (2, 1), "{}", finished.stderr);
+    assert!(finished.stderr.contains("`cycle.limit`"), "{}", finished.stderr);
+}

@@ -16,7 +16,8 @@ use crate::{
     being::Ending,
     manifest::{Fleet, Loaded, Overrides, from_variables},
     runtime::{
-        AnimateError, Assignment, CatalogueError, Command, Ended, Ground, Inspection, Start, Until, Weights, animate, inspect,
+        AnimateError, Assignment, CatalogueError, Command, Ended, Ground, Inspection, Phase, Start, Until, Weights, animate,
+        inspect,
     },
     store::{Boot, CommitLog},
     vocab::Name,
@@ -35,7 +36,24 @@ pub(super) async fn once(context: &Context, arguments: &Single) -> Result<(), Fa
     let ended = Box::pin(live(context, arguments, Until::OneCycle)).await?;
     match ended.last_report {
         Some(report) => print(&format!("{:#}\n", json!(report))),
-        None => Err(Failure::new(Class::Runtime, "stopped before the cycle ended")),
+        None => Err(no_cycle(ended.idle)),
+    }
+}
+
+/// Why no cycle was lived.
+fn no_cycle(idle: Option<Phase>) -> Failure {
+    match idle {
+        Some(Phase::Paused) => {
+            Failure::new(Class::Configuration, "the being is paused, so it lived no cycle").hinting("set `paused = false`")
+        }
+        Some(Phase::Finished) => {
+            Failure::new(Class::Configuration, "the being's life has reached its `cycle.limit`, so it lived no cycle")
+                .hinting("raise `cycle.limit` or leave it out")
+        }
+        Some(Phase::Limited { because, .. } | Phase::Exhausted { because }) => {
+            Failure::new(Class::Runtime, format!("the being lived no cycle: {because}"))
+        }
+        _ => Failure::new(Class::Runtime, "stopped before the cycle ended"),
     }
 }
 

@@ -139,6 +139,7 @@ pub async fn animate(
         until,
         pass: None,
         last_report: None,
+        idle: None,
         building: None,
         retiring: JoinSet::new(),
         before,

@@ -46,6 +46,8 @@ pub enum Until {
 #[derive(Debug)]
 pub struct Ended {
     pub because: Ending,
+    /// Why it had nothing left to do, where it ended by that.
+    pub idle: Option<Phase>,
     pub last_report: Option<Report>,
     pub snapshot: Snapshot,
 }
@@ -77,6 +79,8 @@ pub struct Driver {
     pub(super) in_force: Option<watch::Sender<UnitView>>,
     pub(super) until: Until,
     pub(super) last_report: Option<Report>,
+    /// Why it has nothing left to do.
+    pub(super) idle: Option<Phase>,
     /// An edit whose tools are being built.
     pub(super) building: Option<Building>,
     /// Tools that an edit replaced and that are being stopped.
@@ -143,7 +147,12 @@ impl Driver {
         self.tell(Input::Closed { failed: matches!(because, Ending::Upstream { .. }) }).await?;
         let closed = self.life.close(self.being.state(), self.ground.clock.now()).await;
         self.unless_harmless(closed)?;
-        Ok(Ended { because, last_report: self.last_report.clone(), snapshot: self.snapshot(Phase::Stopping) })
+        Ok(Ended {
+            because,
+            idle: self.idle.take(),
+            last_report: self.last_report.clone(),
+            snapshot: self.snapshot(Phase::Stopping),
+        })
     }
 
     async fn live(&mut self, begun: BTreeSet<String>, commands: &mut mpsc::Receiver<Command>) -> Result<Ending, StoreError> {
@@ -258,8 +267,9 @@ impl Driver {
         loop {
             let (phase, due) = self.due(woken);
             let is_held = matches!(phase, Phase::Limited { .. });
-            self.show(phase);
+            self.show(phase.clone());
             if self.is_done(due, woken) {
+                self.idle = Some(phase);
                 return Ok(self.tell(Input::Stop).await?.map_or(Waited::Wake, Waited::Next));
             }
             let until_due = async {
