@@ -95,6 +95,8 @@ pub(super) struct Tools {
     pub(super) toolbox: Arc<Toolbox>,
     /// What Las listed when the catalogue was made.
     listed: Vec<RemoteTool>,
+    /// The chain of models that it was made with: a gateway among them says which models there are.
+    models: Vec<Name>,
 }
 
 /// Opens a being: the state is locked and checked, then the tools are built, and only then does the journal say that it `started`.
@@ -197,7 +199,7 @@ impl Tools {
             workspace,
             models: knows(ground, assignment, agent),
         };
-        Ok(Self { las, toolbox: Arc::new(Toolbox::new(parts)?), listed })
+        Ok(Self { las, toolbox: Arc::new(Toolbox::new(parts)?), listed, models: spec.models.clone() })
     }
 
     /// Makes the catalogue anew where Las lists other tools than it did: a surface came up late, or changed its list. `None` where
@@ -210,10 +212,10 @@ impl Tools {
         agent: &str,
     ) -> Option<Result<(), AnimateError>> {
         let listed = self.las.tools();
-        if listed == self.listed {
+        if listed == self.listed && assignment.being.models == self.models {
             return None;
         }
-        self.listed = listed;
+        (self.listed, self.models) = (listed, assignment.being.models.clone());
         let made = Self::around(Arc::clone(&self.las), ground, assignment, dir, agent);
         Some(made.map(|tools| *self = tools))
     }

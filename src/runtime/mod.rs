@@ -7,7 +7,7 @@
 //! **Guarantees.** Nothing is asked of a model or a tool before the facts that lead to it are durable. A stop begins no new effect; one
 //! that is under way gets a grace and is then given up, which the journal says. A being whose journal can't be written ends.
 //!
-//! **Assumes** a multi-threaded tokio runtime: a commit blocks its thread for one `fdatasync`.
+//! **Assumes** a multi-threaded tokio runtime: a picture blocks its thread for as long as the disk takes.
 
 mod animate;
 mod assignment;
