@@ -48,8 +48,10 @@ const MAX_WAITING: usize = 4_096;
 pub(super) const LONGEST_SHARED: usize = 1 << 20;
 /// No entry takes more.
 const LARGEST_ENTRY: usize = LONGEST_SHARED + (64 << 10) + 64;
+/// Full segments that are let wait, so that one sync of all journals is shared by many records.
+const SWEPT_AT_ONCE: usize = 8;
 /// Full segments that may wait for their journals to be synced before the log waits for it.
-const MAX_FULL: usize = 16;
+const MAX_FULL: usize = 24;
 
 impl CommitLog {
     /// Opens a home's log, for its daemon alone. First the journals are brought up to what an earlier daemon made durable; the sentences tell of it.
@@ -157,7 +159,7 @@ impl Owner {
                 }
             }
         }
-        if self.sweep.is_none() && self.log.full() > self.unswept {
+        if self.sweep.is_none() && self.log.full() >= self.unswept + SWEPT_AT_ONCE {
             let started =
                 self.log.syncer().and_then(|sync| std::thread::Builder::new().name("commit-sweep".to_owned()).spawn(sync));
             match started {
