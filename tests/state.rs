@@ -17,9 +17,9 @@ use std::{
 
 use serde_json::{Value, json};
 use support::{
-    Home,
+    Home, SOON,
     openai::{Reply, Server},
-    view,
+    view, wait_until,
 };
 
 /// A being that has lived one cycle, and the server that it thinks with.
@@ -207,4 +207,19 @@ fn whoever_animates_a_being_is_named_and_left_alone() {
         assert!(said.code() == 4 && said.stderr.contains(&format!("process {pid}")), "{args:?}: {}", said.stderr);
     }
     home.run(&["state", "verify", "ada"]).ok();
+}
+
+#[test]
+fn a_being_that_stalls_on_damage_lives_again_after_a_repair_under_the_same_daemon() {
+    let (home, _server) = lived();
+    damage(&home, "cost_debited");
+    home.run(&["apply", "--detach", "-f", "ada.toml"]).ok();
+    wait_until(SOON, "the being stalls", || view::is(&home, "ada", "Stalled"));
+    let described = home.run(&["describe", "being/ada"]).stdout;
+    assert!(described.contains("is damaged at byte") && described.contains("state repair"), "{described}");
+    let daemon = home.daemon();
+    home.run(&["state", "repair", "ada", "--yes"]).ok();
+    home.run(&["apply", "-f", "ada.toml"]).ok();
+    assert!(view::is(&home, "ada", "Ready"), "{}", home.run(&["describe", "being/ada"]).stdout);
+    assert_eq!(home.daemon().map(|daemon| daemon.pid), daemon.map(|daemon| daemon.pid));
 }

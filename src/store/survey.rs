@@ -205,10 +205,11 @@ pub(super) fn examine(folder: &OsFolder) -> Result<Option<Examined>, StoreError>
         return Ok(None);
     }
     let state_sha256 = known.state.as_ref().map(|state| picture::draw(state).map(Digest::of)).transpose()?;
+    let sizes = sizes(folder, &segments)?;
     let survey = Survey {
         records: replay.seq,
-        files: files(folder, &segments)?.len(),
-        bytes: files(folder, &segments)?.iter().sum(),
+        files: sizes.len(),
+        bytes: sizes.iter().sum(),
         torn: replay.torn,
         open_calls: known.open_calls.clone(),
         state_sha256,
@@ -222,7 +223,7 @@ pub(super) fn examine(folder: &OsFolder) -> Result<Option<Examined>, StoreError>
 }
 
 /// The sizes of the journal's files.
-fn files(folder: &OsFolder, segments: &[Segment]) -> Result<Vec<u64>, StoreError> {
+fn sizes(folder: &OsFolder, segments: &[Segment]) -> Result<Vec<u64>, StoreError> {
     let names = segments.iter().flat_map(|segment| [segment.plain_name(), segment.compressed_name()]).chain([JOURNAL.to_owned()]);
     let mut sizes = Vec::new();
     for name in names {
