@@ -80,7 +80,7 @@ fn verify(context: &Context, arguments: &VerifyState) -> Result<(), Failure> {
         );
     }
     let hint = match found.picture {
-        Sight::Bad(_) if found.damage.is_none() => {
+        Sight::Unproven(_) if found.damage.is_none() => {
             format!("`singularity state adopt {name}` accepts an edit, `singularity state repair {name}` undoes it")
         }
         _ => format!("`singularity state repair {name}` keeps what is whole, and the damaged files"),
@@ -101,8 +101,7 @@ fn told(found: &Survey) -> String {
     let picture = match &found.picture {
         Sight::Good => "good".to_owned(),
         Sight::Missing => "missing; it is made anew from the journal".to_owned(),
-        Sight::Unproven => "no whole record vouches for it".to_owned(),
-        Sight::Bad(why) => format!("refused: {}", why.trim_start_matches("state: ")),
+        Sight::Unproven(why) | Sight::Bad(why) => format!("refused: {}", why.trim_start_matches("state: ")),
     };
     let open: Vec<String> = found.open_calls.iter().map(|call| format!("{} {}", call.tool, call.call_id)).collect();
     let mut rows = vec![
@@ -166,7 +165,7 @@ fn repair(context: &Context, arguments: &ChangeState) -> Result<(), Failure> {
         Done::Nothing => say("nothing is damaged; nothing was changed"),
         Done::NeedsConsent => {
             let hint = format!("put a good copy back, or keep what is whole with `singularity state repair {name} --yes`");
-            return Err(Failure::new(Class::State, "records would be lost, so nothing was changed").hinting(hint));
+            return Err(Failure::new(Class::State, "records or an edit would be lost, so nothing was changed").hinting(hint));
         }
         Done::Redrawn { original: None } => say("the picture was made anew from the journal; nothing is lost"),
         Done::Redrawn { original: Some(original) } => {

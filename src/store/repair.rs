@@ -27,7 +27,7 @@ pub struct Repair {
 pub enum Done {
     /// All was whole.
     Nothing,
-    /// Nothing yet: records would be lost, and nobody agreed to that.
+    /// Nothing yet: records, or an edit, would be lost, and nobody agreed to that.
     NeedsConsent,
     /// The picture was made anew from the journal. What was there is kept under this name.
     Redrawn { original: Option<PathBuf> },
@@ -36,16 +36,17 @@ pub enum Done {
 }
 
 /// Keeps what is whole of a life: its records up to the first that is not, and the state as far as it is known. Never changes a byte of what was
-/// there; where records are lost, only with consent.
+/// there; where records or an edit are lost, only with consent.
 pub fn repair(dir: &Path, has_consent: bool, at: Timestamp) -> Result<Repair, RescueError> {
     let no_life = || RescueError::NoLife { dir: dir.to_owned() };
     OsFolder::look(dir)?.ok_or_else(no_life)?;
     let folder = OsFolder::lock(dir)?;
     let examined = examine(&folder)?.ok_or_else(no_life)?;
     let found = examined.survey.clone();
+    let would_lose = found.damage.is_some() || matches!(found.picture, Sight::Unproven(_));
     let done = if examined.known().state.is_none() {
         return Err(RescueError::NothingWhole { dir: dir.to_owned() });
-    } else if found.damage.is_some() && !has_consent {
+    } else if would_lose && !has_consent {
         Done::NeedsConsent
     } else if found.damage.is_some() || !found.worn.is_empty() {
         rewrite(dir, &folder, &examined, at)?

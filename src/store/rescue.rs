@@ -29,7 +29,7 @@ pub enum RescueError {
     Exists { dir: PathBuf },
     #[error("state: {} is damaged; keep what is whole with `singularity state repair` first", dir.display())]
     Damaged { dir: PathBuf },
-    #[error("state: {} is the picture that the journal makes; there is nothing to adopt", path.display())]
+    #[error("state: {} says what the journal makes; there is nothing to adopt, and `singularity state repair` draws it anew where it is refused", path.display())]
     NothingToAdopt { path: PathBuf },
     #[error("state: {} is another being than the journal tells of: {} differ", path.display(), fields.join(", "))]
     OtherBeing { path: PathBuf, fields: Vec<String> },

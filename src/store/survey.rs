@@ -53,9 +53,9 @@ pub enum Sight {
     Good,
     /// There is none; it is made anew from the journal.
     Missing,
-    /// Its checkpoint is not among the records that are whole.
-    Unproven,
-    /// It is refused.
+    /// No whole record names it: it was edited, or the journal lost the one that did.
+    Unproven(String),
+    /// It is not understood, or not as it was written though it says the same.
     Bad(String),
 }
 
@@ -103,7 +103,10 @@ impl Survey {
     /// Everything that is not as it was written.
     pub fn faults(&self) -> impl Iterator<Item = String> {
         let spots = self.damage.iter().map(|damage| &damage.spot).chain(&self.worn);
-        let picture = if let Sight::Bad(why) = &self.picture { Some(why.clone()) } else { None };
+        let picture = match &self.picture {
+            Sight::Unproven(why) | Sight::Bad(why) => Some(why.clone()),
+            Sight::Good | Sight::Missing => None,
+        };
         spots.map(Spot::to_string).chain(picture)
     }
 }
@@ -182,10 +185,14 @@ pub(super) fn examine(folder: &OsFolder) -> Result<Option<Examined>, StoreError>
         (.., Some(refused)) => {
             Sight::Bad([Some(chain(&refused)), refused.hint()].into_iter().flatten().collect::<Vec<_>>().join("; "))
         }
-        (None, Some(own), None) => Sight::Bad(chain(&replay.unknown_picture(path, &own))),
+        // Other bytes for the same state: nothing is lost with them.
+        (None, Some(own), None) if replay.state.as_ref() == Some(&own.state) => {
+            Sight::Bad(chain(&replay.unknown_picture(path, &own)))
+        }
+        (None, Some(own), None) => Sight::Unproven(unproven(&replay, path, &own)),
         (Some(_), Some(own), None) => {
             behind.picture = Some(own);
-            Sight::Unproven
+            Sight::Unproven(format!("no whole record names {}", path.display()))
         }
         (_, None, None) if has_picture => Sight::Good,
         (_, None, None) => Sight::Missing,
@@ -220,6 +227,19 @@ pub(super) fn examine(folder: &OsFolder) -> Result<Option<Examined>, StoreError>
         worn,
     };
     Ok(Some(Examined { survey, replay, closed, end, salvaged }))
+}
+
+/// Says why the picture is not the journal's. One that is newer was hardly edited: a cut at the end of a record is seen by nothing else.
+fn unproven(replay: &Replay, path: PathBuf, own: &Picture) -> String {
+    let newest = replay.state.as_ref().map(|state| state.updated_at).filter(|at| *at < own.state.updated_at);
+    let told = chain(&replay.unknown_picture(path, own));
+    match newest {
+        None => told,
+        Some(at) => format!(
+            "{told}; it is of {} and the last record of {at}, so the journal may have lost its end, and `adopt` keeps what the picture has",
+            own.state.updated_at
+        ),
+    }
 }
 
 /// The sizes of the journal's files.

@@ -96,7 +96,8 @@ fn no_flipped_bit_of_a_life_is_believed_and_each_is_told_with_its_place() {
             let spots = found.damage.iter().map(|damage| &damage.spot).chain(&found.worn);
             let is_named = spots.clone().any(|spot| spot.file == *path);
             if path.ends_with("state.json") {
-                assert!(matches!(&found.picture, Sight::Bad(why) if why.contains("state.json")), "{what}: {found:?}");
+                assert!(found.damage.is_none() && found.faults().all(|fault| fault.contains("state.json")), "{what}: {found:?}");
+                assert!(found.is_damaged(), "{what} was not seen");
                 assert!(peek(&dir).is_err(), "{what} was believed");
             } else if !found.is_damaged() {
                 let same = path.extension().is_some_and(|end| end == "gz") && unpacked(&flipped) == unpacked(bytes);
@@ -293,7 +294,7 @@ fn a_journal_that_ends_in_something_foreign_is_cut_or_refused_and_never_taken_fo
             }
             "a second document" => assert!(found.damage.is_some() && opened.is_err(), "{what}: {found:?}"),
             _ => {
-                assert!(matches!(&found.picture, Sight::Bad(why) if why.contains("no journal")), "{what}: {found:?}");
+                assert!(matches!(&found.picture, Sight::Unproven(why) if why.contains("no journal")), "{what}: {found:?}");
                 assert!(matches!(opened, Err(StoreError::NoJournal { .. })), "{what}");
                 assert!(matches!(repair(&dir, true, at(9)), Err(RescueError::NothingWhole { .. })), "{what}");
             }
@@ -317,8 +318,11 @@ fn a_foreign_picture_is_refused_and_made_anew_from_the_journal_without_loss() {
         assert_eq!(fs::read(kept).unwrap(), damaged, "{what}");
         assert_eq!(verify(&dir).unwrap().unwrap().state, state, "{what}");
     }
+    fs::write(&pictured, serde_json::to_vec(&state).unwrap()).unwrap();
+    assert!(matches!(adopt(&dir, true, at(20)), Err(RescueError::NothingToAdopt { .. })), "only its spaces are others");
+    assert!(matches!(repair(&dir, false, at(20)).unwrap().done, Done::Redrawn { original: Some(_) }));
     fs::remove_file(&pictured).unwrap();
-    assert_eq!((look(&dir).picture, look(&dir).records), (Sight::Missing, 20));
+    assert_eq!((look(&dir).picture, look(&dir).records), (Sight::Missing, 21));
     assert_eq!(repair(&dir, false, at(20)).unwrap().done, Done::Redrawn { original: None });
     assert_eq!(repair(&dir, false, at(20)).unwrap().done, Done::Nothing);
 }
@@ -337,6 +341,23 @@ fn a_foreign_lock_keeps_nobody_out_and_one_that_is_held_everybody() {
     let is_held = |error: RescueError| matches!(error, RescueError::Store(StoreError::Held { pid, .. }) if pid == me);
     assert!(is_held(repair(&dir, true, at(9)).unwrap_err()) && is_held(adopt(&dir, true, at(9)).unwrap_err()));
     assert!(!look(&dir).is_damaged(), "looking needs no lock");
+}
+
+#[test]
+fn a_picture_that_knows_more_than_the_journal_is_not_undone_by_the_way() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("life");
+    live(&dir, u64::MAX);
+    let pictured = fs::read(dir.join("state.json")).unwrap();
+    // The last checkpoint and all behind it are cut away, at the end of a record.
+    let cut: Vec<u8> = lines(&dir).split_inclusive(|byte| *byte == b'\n').take(8).flatten().copied().collect();
+    fs::write(dir.join("activity.jsonl"), cut).unwrap();
+    assert!(matches!(look(&dir).picture, Sight::Unproven(why) if why.contains("may have lost its end")));
+    assert!(crate::store::Life::open(&dir, resume()).is_err());
+    let before = files(&dir);
+    assert_eq!((repair(&dir, false, at(20)).unwrap().done, files(&dir) == before), (Done::NeedsConsent, true));
+    assert!(adopt(&dir, true, at(20)).unwrap().kept.is_some());
+    assert_eq!(picture::draw(&verify(&dir).unwrap().unwrap().state).unwrap(), pictured, "nothing of it is lost");
 }
 
 /// Edits the picture as by hand.
