@@ -10,10 +10,11 @@ use super::{
 use crate::vocab::{Timestamp, day_of};
 
 impl AgentState {
-    /// Begins a life from its first record; `None` if that is no birth.
+    /// Begins a life from its first record; `None` if that is no birth, and not adopted either.
     pub fn born(first: &Record) -> Option<Self> {
         match &first.event {
             Event::Started { birth: Some(birth) } => Some(Self::newborn(birth, first.at)),
+            Event::Adopted { state, .. } => Some(Self::clone(state)),
             _ => None,
         }
     }
@@ -44,10 +45,11 @@ impl AgentState {
     /// Applies one fact: the only way in which a state changes, live and on replay alike. A `checkpoint` is about the state's picture and
     /// changes nothing.
     pub fn absorb(&mut self, event: &Event, cycle: u64, at: Timestamp) {
-        if matches!(event, Event::Checkpoint { .. }) {
-            return;
+        match event {
+            Event::Checkpoint { .. } => return,
+            Event::Adopted { state, .. } => return self.clone_from(state),
+            _ => self.updated_at = at,
         }
-        self.updated_at = at;
         match event {
             Event::Started { .. } => self.status = BeingStatus::Starting,
             Event::CycleStarted { framing, stimulus } => {
@@ -75,7 +77,7 @@ impl AgentState {
             Event::Exhausted => self.status = BeingStatus::Exhausted,
             Event::Stopping => self.status = BeingStatus::Stopping,
             Event::Stopped { status } => self.status = *status,
-            Event::ToolStarted { .. } | Event::Warning { .. } | Event::Checkpoint { .. } => {}
+            Event::ToolStarted { .. } | Event::Warning { .. } | Event::Checkpoint { .. } | Event::Adopted { .. } => {}
         }
     }
 

@@ -9,7 +9,7 @@ use super::{
     identity::Identity,
     mind::{Mind, MindChange},
     outcome::Status,
-    state::BeingStatus,
+    state::{AgentState, BeingStatus},
 };
 use crate::vocab::{Digest, Timestamp, Usd};
 
@@ -109,6 +109,13 @@ pub enum Event {
     /// say, which calls are under way, stands here.
     Checkpoint {
         picture: Digest,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        open_calls: Vec<OpenCall>,
+    },
+    /// An operator said what the being is from here on, whatever the records before say: an edited state was accepted, or records
+    /// were lost and the state that they had made was not.
+    Adopted {
+        state: Box<AgentState>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         open_calls: Vec<OpenCall>,
     },

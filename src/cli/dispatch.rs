@@ -8,7 +8,7 @@ use super::{
     args::{Cli, Verb},
     context::Context,
     failure::{Class, Failure},
-    get, logs, model, offline, serve, single, stop,
+    get, logs, model, offline, serve, single, state, stop,
 };
 use crate::{process, surface::las, telemetry};
 
@@ -40,6 +40,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Explain(explain) => offline::explain(&explain),
         Verb::Completion(completion) => offline::completion(&completion),
         Verb::Version => offline::version(),
+        Verb::State(verb) => state::state(&context, &verb),
         Verb::Model(verb) => model::model(&context, &verb),
         Verb::Supervise(_) => Ok(()),
         Verb::Las => alone()?.block_on(las::serve(context.env().clone())).map_err(|error| Failure::of(Class::Upstream, &error)),

@@ -54,7 +54,7 @@ pub(super) async fn follow_all(context: &Context, beings: &[Address]) -> Result<
     }
 }
 
-fn being(text: &str) -> Result<Name, Failure> {
+pub(super) fn being(text: &str) -> Result<Name, Failure> {
     let bad = |error: &dyn std::error::Error| Failure::of(Class::Configuration, error);
     if !text.contains('/') {
         return Name::try_from(text).map_err(|error| bad(&error));

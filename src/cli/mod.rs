@@ -14,6 +14,7 @@ mod offline;
 mod progress;
 mod serve;
 mod single;
+mod state;
 mod stop;
 mod table;
 

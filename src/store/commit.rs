@@ -79,6 +79,13 @@ impl CommitLog {
         }
     }
 
+    /// Tells whether a log holds anything: what no daemon that runs wrote, [`CommitLog::mend`] brings into the journals.
+    pub fn is_in_use(home: &Home) -> Result<bool, StoreError> {
+        let Some(folder) = OsFolder::look(&home.commit())? else { return Ok(false) };
+        let unreadable = |source| StoreError::Unreadable { path: home.commit(), source };
+        Ok(!log::segments(&folder).map_err(unreadable)?.is_empty())
+    }
+
     /// The place of a life in the log; `None` where its folder lies outside the home or on another file system.
     pub(super) fn share(&self, dir: &Path) -> Option<Share> {
         let life = dir.strip_prefix(&self.root).ok()?.to_str()?;

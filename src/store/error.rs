@@ -1,4 +1,7 @@
-use std::{fmt, io, path::PathBuf};
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+};
 
 use super::{access::AccessError, line::Flaw};
 use crate::vocab::Digest;
@@ -16,9 +19,9 @@ pub enum StoreError {
         fields: Vec<String>,
     },
     #[error("state: unsupported state schema {version}")]
-    UnsupportedSchema { version: String },
+    UnsupportedSchema { path: PathBuf, version: String },
     #[error(
-        "state: {} is not understood at byte {offset}; put a good copy back, or move the file away and it is made anew from the journal",
+        "state: {} is not understood at byte {offset}; put a good copy back, or have it made anew from the journal with `singularity state repair`",
         path.display()
     )]
     Unparsable {
@@ -28,7 +31,8 @@ pub enum StoreError {
         source: serde_json::Error,
     },
     #[error(
-        "state: {} was changed by hand: its SHA-256 is {found}, {}; put the file back as it was, or move it away and it is made anew from the journal",
+        "state: {} was changed by hand: its SHA-256 is {found}, {}; put the file back as it was, accept it with `singularity state adopt`, \
+         or have it made anew from the journal with `singularity state repair`",
         path.display(), newest(expected.as_ref())
     )]
     Edited { path: PathBuf, found: Digest, expected: Option<Digest> },
@@ -40,8 +44,8 @@ pub enum StoreError {
     )]
     NoJournal { picture: PathBuf, journal: PathBuf },
     #[error(
-        "state: {} is damaged at byte {offset}, where record {seq} should be; nothing was changed; put a good copy back, or give up \
-         this record and all after it with `truncate -s {offset}`",
+        "state: {} is damaged at byte {offset}, where record {seq} should be; nothing was changed; put a good copy back, or see with \
+         `singularity state verify` what is whole, and keep that with `singularity state repair`",
         path.display()
     )]
     Damaged {
@@ -125,7 +129,20 @@ impl StoreError {
                 "an identity is fixed at birth; declared otherwise now: {}; restore it, or use a new directory",
                 fields.join(", ")
             )),
-            Self::UnsupportedSchema { .. } => Some("use the version of this program that wrote it".to_owned()),
+            Self::UnsupportedSchema { path, .. } => {
+                Some(format!("{} is of that schema; use the version of this program that wrote it", path.display()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The file, the byte and the record where a journal is damaged, if that is what it tells.
+    pub(super) fn damage(&self) -> Option<(&Path, u64, u64)> {
+        match self {
+            Self::Damaged { path, offset, seq, .. } | Self::UnknownRecord { path, offset, seq, .. } => Some((path, *offset, *seq)),
+            Self::OutOfOrder { path, offset, expected, .. } => Some((path, *offset, *expected)),
+            Self::MissingSegment { path, first, .. } => Some((path, 0, *first)),
+            Self::NoBirth { path } => Some((path, 0, 1)),
             _ => None,
         }
     }

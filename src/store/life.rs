@@ -117,6 +117,24 @@ impl Life {
         Ok(Opening { journal, stored, birth, replay, longest_file: LONGEST_FILE })
     }
 
+    /// A life as it was read, without anyone who animates it. A torn tail is cut off.
+    pub(super) fn at_rest(folder: Box<dyn Folder>, replay: &Replay) -> Result<Self, StoreError> {
+        let mut journal = Journal::new(folder, replay.first, replay.seq, replay.length);
+        if replay.torn > 0 {
+            journal.cut_tail()?;
+        }
+        let open_calls = replay.open_calls.clone();
+        Ok(Self { journal, open_calls, since_picture: 0, picture_length: 0, longest_file: LONGEST_FILE, written: 0 })
+    }
+
+    /// Records what the being is from here on, and draws it.
+    pub(super) fn adopt(&mut self, state: &AgentState, open_calls: &[OpenCall], at: Timestamp) -> Result<(), StoreError> {
+        let event = Event::Adopted { state: Box::new(state.clone()), open_calls: open_calls.to_owned() };
+        self.journal.commit(&[event], state.cycle, at)?;
+        self.open_calls = open_calls.to_owned();
+        self.checkpoint(state, at)
+    }
+
     /// Makes facts durable: one write, and one sync that other lives may share. After an error the life takes no more of them.
     pub async fn append(&mut self, events: &[Event], cycle: u64, at: Timestamp) -> Result<Vec<Record>, StoreError> {
         if events.is_empty() {
@@ -139,6 +157,7 @@ impl Life {
                     self.open_calls.push(OpenCall { call_id: call_id.clone(), tool: tool.clone(), cycle: record.cycle });
                 }
                 Event::ToolFinished { call_id, tool, .. } => replay::close(&mut self.open_calls, call_id, tool),
+                Event::Adopted { open_calls, .. } => self.open_calls.clone_from(open_calls),
                 _ => {}
             }
         }

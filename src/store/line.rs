@@ -11,7 +11,7 @@ pub(super) const MAX_LINE: usize = 64 << 20;
 const SEAL_LENGTH: usize = 18;
 
 /// The types of events that this version knows.
-pub(super) const KNOWN: [&str; 17] = [
+pub(super) const KNOWN: [&str; 18] = [
     "started",
     "cycle_started",
     "model_completed",
@@ -29,6 +29,7 @@ pub(super) const KNOWN: [&str; 17] = [
     "stopping",
     "stopped",
     "checkpoint",
+    "adopted",
 ];
 
 /// What is wrong with a line.
@@ -48,8 +49,12 @@ pub enum Flaw {
     LastByte,
     #[error("the compressed file cannot be unpacked from there on")]
     Compression,
+    #[error("the compressed file does not begin as it was written")]
+    Header,
     #[error("the file ends before the records that its name promises")]
     EndsEarly,
+    #[error("something follows the last of the records that its name promises")]
+    Trailing,
 }
 
 /// A line whose checksum holds and whose head was read; its event is not decoded yet.

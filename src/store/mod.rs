@@ -4,7 +4,7 @@
 //!
 //! [`Life::open`] takes the lock of a state directory and reads the picture and what the journal has beyond it; [`Opening::begin`] records
 //! `started` and hands the state over. [`Life::append`] makes facts durable; only then may their effects follow. [`Life::checkpoint`] draws a new
-//! picture, when [`Life::wants_checkpoint`] says that the journal outgrew the old one. [`peek`], [`read_journal`] and [`verify`] only look.
+//! picture, when [`Life::wants_checkpoint`] says that the journal outgrew the old one. [`peek`], [`read_journal`], [`verify`] and [`survey`] only look.
 //!
 //! The journal is `activity.jsonl`. When that is long, a checkpoint closes it as `activity-<first>-<last>.jsonl`, which is then
 //! compressed (`.gz`, for `zcat` and the like), and begins a new one: to go on with a life, only the picture and what lies behind it are
@@ -38,6 +38,13 @@
 //! and if no record follows that was written later. To know that, a record that was not the first of its write names the first:
 //! `"with":7`. Everything else is damage of an acknowledged record and is refused with its byte: a wrong sum in a line that ends as it
 //! should, a gap, a repeat. Records that the picture covers have their sum, order and type checked; they are not decoded again.
+//!
+//! # Rescue
+//!
+//! [`survey`] reads on where the others refuse, and tells what is whole before and behind the damage. [`repair`] keeps the records before it in a
+//! new folder, which takes the place of the damaged one in one step; that one stays beside it. Where a whole checkpoint behind the damage names
+//! the picture, the state is known though its history is not, and an `adopted` record carries it over. [`adopt`] writes the same record for a picture
+//! that was edited on purpose. [`export`] and [`import`] move a life in one file.
 //!
 //! # Assumptions
 //!
@@ -80,6 +87,8 @@
 //! ```
 
 mod access;
+mod adopt;
+mod archive;
 mod commit;
 mod error;
 mod folder;
@@ -92,11 +101,16 @@ mod log;
 mod mend;
 mod observe;
 mod picture;
+mod repair;
 mod replay;
+mod rescue;
 mod scan;
 mod segment;
+mod survey;
 
 pub use access::AccessError;
+pub use adopt::{Adoption, Kept, adopt};
+pub use archive::{Exported, export, import};
 pub use commit::CommitLog;
 pub use error::StoreError;
 pub use home::{Home, HomeError};
@@ -104,6 +118,9 @@ pub use life::{Boot, Life, Opening, Recovered, remove};
 pub use line::Flaw;
 pub use lock::{Lock, LockError};
 pub use observe::{Line, Lines, Start, Verified, peek, read_journal, verify};
+pub use repair::{Done, Repair, repair};
+pub use rescue::RescueError;
+pub use survey::{Damage, Lost, Sight, Spot, Survey, survey};
 
 #[cfg(test)]
 #[expect(

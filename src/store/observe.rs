@@ -17,7 +17,7 @@ use super::{
 use crate::being::{AgentState, OpenCall};
 
 /// How often a folder is read again, when files were closed or compressed while it was read.
-const TRIES: usize = 5;
+pub(super) const TRIES: usize = 5;
 
 /// Reads the state of a being that may be running elsewhere: takes no lock, passes over a torn tail, writes nothing.
 pub fn peek(dir: &Path) -> Result<Option<AgentState>, StoreError> {

@@ -34,7 +34,7 @@ impl Picture {
         let unparsable = |source| StoreError::Unparsable { path: path.to_owned(), offset: offset(&bytes, &source), source };
         let Version { schema_version: version } = serde_json::from_slice(&bytes).map_err(unparsable)?;
         if version != SCHEMA_VERSION {
-            return Err(StoreError::UnsupportedSchema { version });
+            return Err(StoreError::UnsupportedSchema { path: path.to_owned(), version });
         }
         let state = serde_json::from_slice(&bytes).map_err(unparsable)?;
         Ok(Self { state, digest: Digest::of(&bytes), length: wide(bytes.len()) })

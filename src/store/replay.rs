@@ -22,9 +22,11 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Replay {
     /// The file that is read.
-    path: PathBuf,
+    pub(super) path: PathBuf,
     /// The picture, as long as its checkpoint has not been met.
     picture: Option<Picture>,
+    /// The picture that all records from the birth on have to make, as long as they have not.
+    pub(super) witness: Option<Picture>,
     newest_checkpoint: Option<Digest>,
     pub(super) state: Option<AgentState>,
     pub(super) open_calls: Vec<OpenCall>,
@@ -57,6 +59,12 @@ struct Checkpoint {
     open_calls: Vec<OpenCall>,
 }
 
+#[derive(Deserialize)]
+struct Adopted {
+    #[serde(default)]
+    open_calls: Vec<OpenCall>,
+}
+
 impl Replay {
     /// Reads picture and journal of a folder and changes nothing: of the journal the file in use, and of the closed ones as many as lie
     /// behind the picture. The picture is read first: its checkpoint is in the journal before it.
@@ -81,15 +89,21 @@ impl Replay {
     pub(super) fn read_whole(folder: &dyn Folder) -> Result<Self, StoreError> {
         let path = folder.path(PICTURE);
         let picture = folder.open(PICTURE)?.map(|file| Picture::read(file, &path)).transpose()?;
-        let mut replay = Self::read_from(folder, (&[], &Segment::all(folder)?), None)?;
-        if let Some(own) = picture {
-            let from_picture = Self::read(folder)?;
-            replay.picture_length = Some(own.length);
-            if from_picture.state != replay.state {
-                return Err(StoreError::Diverged { path });
-            }
+        let mut replay = Self::witnessed_by(picture);
+        replay.read_all(folder, &Segment::all(folder)?)?;
+        match replay.witness.take() {
+            Some(own) if replay.newest_checkpoint == Some(own.digest) => Err(StoreError::Diverged { path }),
+            Some(own) => Err(replay.unknown_picture(path, &own)),
+            None => Ok(replay),
         }
-        Ok(replay)
+    }
+
+    /// Begins at the birth; the picture has to be what the records make at one of its checkpoints.
+    pub(super) fn witnessed_by(picture: Option<Picture>) -> Self {
+        let mut replay = Self::after(0, None);
+        replay.picture_length = picture.as_ref().map(|picture| picture.length);
+        replay.witness = picture;
+        replay
     }
 
     fn read_from(
@@ -98,14 +112,26 @@ impl Replay {
         picture: Option<Picture>,
     ) -> Result<Self, StoreError> {
         let mut replay = Self::after(before.last().map_or(0, |segment| segment.last), picture);
-        for segment in segments {
-            let source = segment.open(folder)?;
-            replay.read_file(source.lines, folder.path(&source.name))?;
-            replay.refuse_incomplete(*segment, source.is_compressed)?;
-        }
-        let journal = folder.open(JOURNAL)?.unwrap_or_else(|| Box::new(io::empty()));
-        replay.read_file(journal, folder.path(JOURNAL))?;
+        replay.read_all(folder, segments)?;
         Ok(replay)
+    }
+
+    fn read_all(&mut self, folder: &dyn Folder, segments: &[Segment]) -> Result<(), StoreError> {
+        segments.iter().try_for_each(|segment| self.read_closed(folder, *segment))?;
+        self.read_in_use(folder)
+    }
+
+    /// Reads a closed file.
+    pub(super) fn read_closed(&mut self, folder: &dyn Folder, segment: Segment) -> Result<(), StoreError> {
+        let source = segment.open(folder)?;
+        self.read_file(source.lines, folder.path(&source.name))?;
+        self.refuse_incomplete(segment, (source.is_compressed, source.has_own_header))
+    }
+
+    /// Reads the file in use.
+    pub(super) fn read_in_use(&mut self, folder: &dyn Folder) -> Result<(), StoreError> {
+        let journal = folder.open(JOURNAL)?.unwrap_or_else(|| Box::new(io::empty()));
+        self.read_file(journal, folder.path(JOURNAL))
     }
 
     /// Reads a journal of one file from its first line.
@@ -116,11 +142,12 @@ impl Replay {
         Ok(replay)
     }
 
-    fn after(seq: u64, picture: Option<Picture>) -> Self {
+    pub(super) fn after(seq: u64, picture: Option<Picture>) -> Self {
         Self {
             path: PathBuf::new(),
             picture_length: picture.as_ref().map(|picture| picture.length),
             picture,
+            witness: None,
             newest_checkpoint: None,
             state: None,
             open_calls: Vec::new(),
@@ -142,12 +169,16 @@ impl Replay {
     }
 
     /// A closed file was made durable before it was closed: it has no torn tail and no record too few.
-    fn refuse_incomplete(&self, segment: Segment, is_compressed: bool) -> Result<(), StoreError> {
-        if self.torn == 0 && self.seq == segment.last {
-            return Ok(());
-        }
-        let flaw = if is_compressed { Flaw::Compression } else { Flaw::EndsEarly };
-        Err(StoreError::Damaged { path: self.path.clone(), offset: self.length, seq: self.seq.saturating_add(1), flaw })
+    fn refuse_incomplete(&self, segment: Segment, (is_compressed, has_own_header): (bool, bool)) -> Result<(), StoreError> {
+        let flaw = match self.seq == segment.last {
+            true if self.torn == 0 && has_own_header => return Ok(()),
+            true if self.torn == 0 => Flaw::Header,
+            true => Flaw::Trailing,
+            false if is_compressed => Flaw::Compression,
+            false => Flaw::EndsEarly,
+        };
+        let offset = if flaw == Flaw::Header { 0 } else { self.length };
+        Err(StoreError::Damaged { path: self.path.clone(), offset, seq: self.seq.saturating_add(1), flaw })
     }
 
     /// Takes the next line; `false` at the end or before a torn tail.
@@ -169,12 +200,12 @@ impl Replay {
         Ok(false)
     }
 
-    fn take(&mut self, frame: Frame<'_>, piece: Piece<'_>) -> Result<(), StoreError> {
+    pub(super) fn take(&mut self, frame: Frame<'_>, piece: Piece<'_>) -> Result<(), StoreError> {
         let (offset, expected) = (piece.offset, self.seq.saturating_add(1));
         if frame.seq != expected {
             return Err(StoreError::OutOfOrder { path: self.path.clone(), offset, expected, found: frame.seq });
         }
-        let understood = frame.known().and_then(|frame| self.note(frame)).and_then(|()| self.advance(frame, expected));
+        let understood = frame.known().and_then(|frame| self.advance(frame, expected)).and_then(|()| self.note(frame));
         understood.map_err(|source| StoreError::UnknownRecord { path: self.path.clone(), offset, seq: expected, source })?;
         if self.picture.is_none() && self.state.is_none() {
             return Err(StoreError::NoBirth { path: self.path.clone() });
@@ -200,6 +231,8 @@ impl Replay {
             "checkpoint" => {
                 let Checkpoint { picture, open_calls } = frame.part()?;
                 self.newest_checkpoint = Some(picture);
+                let state = self.state.as_ref();
+                self.witness.take_if(|own| own.digest == picture && state == Some(&own.state));
                 if !self.knows_open_calls {
                     (self.open_calls, self.knows_open_calls) = (open_calls, true);
                 }
@@ -207,6 +240,10 @@ impl Replay {
                     self.state = Some(own.state);
                     self.since_picture = 0;
                 }
+            }
+            "adopted" => {
+                let Adopted { open_calls } = frame.part()?;
+                (self.open_calls, self.knows_open_calls) = (open_calls, true);
             }
             _ => {}
         }
@@ -223,7 +260,7 @@ impl Replay {
     }
 
     /// Says that no checkpoint of the whole journal made the picture.
-    fn unknown_picture(&self, path: PathBuf, own: &Picture) -> StoreError {
+    pub(super) fn unknown_picture(&self, path: PathBuf, own: &Picture) -> StoreError {
         match self.seq {
             0 => StoreError::NoJournal { picture: path, journal: self.path.clone() },
             _ => StoreError::Edited { path, found: own.digest, expected: self.newest_checkpoint },

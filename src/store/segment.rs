@@ -1,10 +1,11 @@
 use std::io::{self, Read, Write as _};
 
-use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use flate2::{Compression, read::MultiGzDecoder, write::GzEncoder};
 
 use super::{
     error::StoreError,
     folder::{Folder, JOURNAL},
+    scan::wide,
 };
 
 /// A closed part of a journal: its records never change again. Its name tells which they are, so that a missing one is seen.
@@ -17,26 +18,43 @@ pub(super) struct Segment {
 const START: &str = "activity-";
 const PLAIN_END: &str = ".jsonl";
 const COMPRESSED_END: &str = ".jsonl.gz";
+/// A gzip member without a name, a time or flags, as every compressed file begins: gzip itself has no checksum of it.
+const HEADER: &[u8] = &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
 const TEMPORARY: &str = ".activity.tmp";
 
 impl Segment {
     /// Every closed part in the folder, oldest first; refused if one in between is missing.
     pub(super) fn all(folder: &dyn Folder) -> Result<Vec<Self>, StoreError> {
+        let (segments, gap) = Self::found(folder)?;
+        match gap {
+            None => Ok(segments),
+            Some(at) => Err(Self::missing(folder, segments.split_at(at))),
+        }
+    }
+
+    /// Every closed part that is there, oldest first, and the index before which one is missing.
+    pub(super) fn found(folder: &dyn Folder) -> Result<(Vec<Self>, Option<usize>), StoreError> {
         let names = folder.names().map_err(|source| StoreError::Unreadable { path: folder.path(""), source })?;
         let mut segments: Vec<Self> = names.iter().filter_map(|name| Self::named(name)).collect();
         segments.sort_unstable();
         segments.dedup();
         let mut expected = 1;
-        for segment in &segments {
-            if segment.first != expected || segment.last < segment.first {
-                return Err(StoreError::MissingSegment { path: folder.path(""), first: expected, next: segment.first });
-            }
+        let is_out_of_row = |segment: &Self| {
+            let is_next = segment.first == expected && segment.last >= segment.first;
             expected = segment.last.saturating_add(1);
-        }
-        Ok(segments)
+            !is_next
+        };
+        let gap = segments.iter().position(is_out_of_row);
+        Ok((segments, gap))
     }
 
-    fn named(name: &str) -> Option<Self> {
+    /// Says which records are missing between two rows of closed parts.
+    pub(super) fn missing(folder: &dyn Folder, (before, after): (&[Self], &[Self])) -> StoreError {
+        let first = before.last().map_or(0, |segment| segment.last).saturating_add(1);
+        StoreError::MissingSegment { path: folder.path(""), first, next: after.first().map_or(first, |segment| segment.first) }
+    }
+
+    pub(super) fn named(name: &str) -> Option<Self> {
         let middle = name.strip_prefix(START)?;
         let middle = middle.strip_suffix(COMPRESSED_END).or_else(|| middle.strip_suffix(PLAIN_END))?;
         let (first, last) = middle.split_once('-')?;
@@ -56,13 +74,24 @@ impl Segment {
     pub(super) fn open(self, folder: &dyn Folder) -> Result<Source, StoreError> {
         let name = self.plain_name();
         if let Some(file) = folder.open(&name)? {
-            return Ok(Source { name, is_compressed: false, lines: file });
+            return Ok(Source { name, is_compressed: false, has_own_header: true, lines: file });
         }
         let name = self.compressed_name();
         match folder.open(&name)? {
-            Some(file) => Ok(Source { name, is_compressed: true, lines: Box::new(GzDecoder::new(file)) }),
+            Some(file) => {
+                let path = folder.path(&name);
+                Self::unpack(name, file).map_err(|source| StoreError::Unreadable { path, source })
+            }
             None => Err(StoreError::Unreadable { path: folder.path(&name), source: io::ErrorKind::NotFound.into() }),
         }
+    }
+
+    /// What the compressed file begins with is known, so that damage there costs nothing but is seen.
+    fn unpack(name: String, mut file: Box<dyn Read + Send>) -> io::Result<Source> {
+        let mut header = Vec::new();
+        file.by_ref().take(wide(HEADER.len())).read_to_end(&mut header)?;
+        let has_own_header = header == HEADER;
+        Ok(Source { name, is_compressed: true, has_own_header, lines: Box::new(MultiGzDecoder::new(HEADER.chain(file))) })
     }
 
     /// Puts a compressed file in the place of the plain one, if there is one.
@@ -100,5 +129,7 @@ pub(super) fn compress_all(folder: &mut dyn Folder) -> io::Result<()> {
 pub(super) struct Source {
     pub(super) name: String,
     pub(super) is_compressed: bool,
+    /// Whether it begins as every file of its kind.
+    pub(super) has_own_header: bool,
     pub(super) lines: Box<dyn Read + Send>,
 }

@@ -1,3 +1,4 @@
+mod archive;
 mod boot;
 mod commit;
 mod crash;
@@ -6,6 +7,7 @@ mod full;
 mod home;
 mod life;
 mod observe;
+mod rescue;
 mod rotate;
 mod samples;
 mod simulation;

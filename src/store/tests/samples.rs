@@ -4,7 +4,7 @@ use uuid::Uuid;
 use crate::{
     being::{
         AgentState, BeingStatus, DeclaredIdentity, Event, Finish, Memory, MindChange, OpenCall, Record, Status, ToolCall, Usage,
-        testing::{birth, usd},
+        testing::{birth, state, usd},
     },
     store::{Boot, line},
     vocab::{Digest, Timestamp, Usd},
@@ -226,6 +226,11 @@ pub(super) fn event() -> impl Strategy<Value = Event> {
         ended().prop_map(|status| Event::Stopped { status }),
         (any::<[u8; 8]>(), vec(open_call(), 0..2))
             .prop_map(|(bytes, open_calls)| Event::Checkpoint { picture: Digest::of(bytes), open_calls }),
+        (any::<String>(), vec(open_call(), 0..2)).prop_map(|(message, open_calls)| {
+            let mut state = state();
+            state.absorb(&told(message), 1, at(1));
+            Event::Adopted { state: Box::new(state), open_calls }
+        }),
     ]
 }
 
