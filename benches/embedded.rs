@@ -100,6 +100,7 @@ fn long(round: usize, words: usize, tools: &[ToolDefinition]) -> ChatRequest {
         model: "embedded".into(),
         messages: vec![ChatMessage::system(system), ChatMessage::user(user)],
         tools: Arc::from(tools.to_vec()),
+        prompt_tokens: 0,
     }
 }
 

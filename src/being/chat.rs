@@ -105,6 +105,8 @@ pub struct ChatRequest {
     pub model: String,
     pub messages: Vec<ChatMessage>,
     pub tools: Arc<[ToolDefinition]>,
+    /// The most tokens that a server may count in it; 0 where that is not known.
+    pub prompt_tokens: u64,
 }
 
 /// What a model answered.

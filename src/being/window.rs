@@ -154,7 +154,8 @@ impl Window {
         self.asked = opening.head.saturating_add(opening.noted).saturating_add(tokens);
         let system = ChatMessage::system(&opening.system);
         let messages = [system].into_iter().chain(opening.note.clone()).chain(shown).collect();
-        ChatRequest { model: state.mind.current_model.clone(), messages, tools: Arc::clone(&opening.tools) }
+        let (model, tools) = (state.mind.current_model.clone(), Arc::clone(&opening.tools));
+        ChatRequest { model, messages, tools, prompt_tokens: self.most_counted() }
     }
 
     /// Counts what is new, and yields what stands before it.

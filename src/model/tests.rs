@@ -66,7 +66,7 @@ fn models(specs: impl IntoIterator<Item = (&'static str, ModelSpec)>) -> Models 
 
 fn request(model: &str) -> ChatRequest {
     let tool = ToolDefinition { name: "t".into(), description: "d".into(), parameters: json!({ "type": "object" }) };
-    ChatRequest { model: model.into(), messages: vec![ChatMessage::user("hello")], tools: Arc::new([tool]) }
+    ChatRequest { model: model.into(), messages: vec![ChatMessage::user("hello")], tools: Arc::new([tool]), prompt_tokens: 0 }
 }
 
 /// Asks one server's model once.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    being::{ChatMessage, ChatRequest, Completion, Counter, Finish, Role, ToolCall, ToolDefinition, Usage},
+    being::{ChatMessage, ChatRequest, Completion, Finish, Role, ToolCall, ToolDefinition, Usage},
     manifest::ModelSpec,
 };
 
@@ -67,7 +67,7 @@ struct Tool<'a> {
 pub(super) fn body(request: &ChatRequest, model: &str, spec: &ModelSpec, dialect: Dialect) -> Result<Vec<u8>, serde_json::Error> {
     let tools: Vec<Tool<'_>> = request.tools.iter().map(|function| Tool { r#type: "function", function }).collect();
     let tool_choice = (dialect == Dialect::OpenAi && !tools.is_empty()).then_some("auto");
-    let left = u64::from(spec.context_tokens).saturating_sub(Counter::estimate().prompt_tokens(request));
+    let left = u64::from(spec.context_tokens).saturating_sub(request.prompt_tokens);
     let max_tokens = spec.max_tokens.min(u32::try_from(left).unwrap_or(u32::MAX)).max(1);
     serde_json::to_vec(&Body {
         model,

@@ -167,7 +167,8 @@ mod tests {
         let weights = Weights::new(path.with_file_name("models"));
         let provider = weights.provider(&spec);
         assert!(provider.tokenizer().is_none());
-        let request = ChatRequest { model: "e".into(), messages: vec![ChatMessage::user("hi")], tools: Arc::from([]) };
+        let request =
+            ChatRequest { model: "e".into(), messages: vec![ChatMessage::user("hi")], tools: Arc::from([]), prompt_tokens: 0 };
         provider.complete(&request).await.unwrap();
         let tokenizer = provider.tokenizer().unwrap();
         assert!(Arc::ptr_eq(&tokenizer, &weights.provider(&spec).tokenizer().unwrap()), "the same one for all who ask");

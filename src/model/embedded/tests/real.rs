@@ -38,7 +38,7 @@ fn model() -> Option<&'static Embedded> {
 }
 
 fn ask(messages: Vec<ChatMessage>, tools: Vec<ToolDefinition>) -> ChatRequest {
-    ChatRequest { model: "embedded".into(), messages, tools: Arc::from(tools) }
+    ChatRequest { model: "embedded".into(), messages, tools: Arc::from(tools), prompt_tokens: 0 }
 }
 
 const fn greedy(max_tokens: u32) -> Sampling {

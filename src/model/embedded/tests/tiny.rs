@@ -270,8 +270,12 @@ fn any() -> ToolDefinition {
 async fn requests_wait_for_each_other_and_each_gets_its_own_answer() {
     let tiny = Tiny::new(GgmlDType::Q8_0);
     let model = Embedded::load(&tiny.file(), TWO).unwrap();
-    let request =
-        |text: &str| ChatRequest { model: "e".into(), messages: vec![ChatMessage::user(text)], tools: Arc::from([any()]) };
+    let request = |text: &str| ChatRequest {
+        model: "e".into(),
+        messages: vec![ChatMessage::user(text)],
+        tools: Arc::from([any()]),
+        prompt_tokens: 0,
+    };
     let sampling = Sampling { max_tokens: 12, temperature_milli: 700, seed: 3 };
     let (a, b) = (request("one"), request("two and more"));
     let (alone_a, alone_b) = (model.complete(&a, sampling).await.unwrap(), model.complete(&b, sampling).await.unwrap());
@@ -283,7 +287,12 @@ async fn requests_wait_for_each_other_and_each_gets_its_own_answer() {
 async fn more_requests_than_may_wait_are_told_to_come_later() {
     let tiny = Tiny::new(GgmlDType::Q8_0);
     let model = Embedded::load(&tiny.file(), TWO).unwrap();
-    let request = ChatRequest { model: "e".into(), messages: vec![ChatMessage::user("go on ".repeat(60))], tools: Arc::from([]) };
+    let request = ChatRequest {
+        model: "e".into(),
+        messages: vec![ChatMessage::user("go on ".repeat(60))],
+        tools: Arc::from([]),
+        prompt_tokens: 0,
+    };
     let sampling = Sampling { max_tokens: 400, temperature_milli: 0, seed: 3 };
     let all = futures::future::join_all((0..120).map(|_| model.complete(&request, Sampling { max_tokens: 1, ..sampling }))).await;
     assert!(all.iter().any(Result::is_ok), "those that wait are answered");
@@ -297,7 +306,8 @@ async fn more_requests_than_may_wait_are_told_to_come_later() {
 async fn a_model_without_end_is_cut_off_at_its_limit() {
     let tiny = Tiny::new(GgmlDType::Q8_0);
     let model = Embedded::load(&tiny.file(), TWO).unwrap();
-    let request = ChatRequest { model: "e".into(), messages: vec![ChatMessage::user("hi")], tools: Arc::from([]) };
+    let request =
+        ChatRequest { model: "e".into(), messages: vec![ChatMessage::user("hi")], tools: Arc::from([]), prompt_tokens: 0 };
     let answer = model.complete(&request, Sampling { max_tokens: 5_000, temperature_milli: 0, seed: 0 }).await.unwrap();
     assert!(answer.usage.total_tokens <= 1_024, "the context holds prompt and answer");
     assert!(answer.finish == Finish::Length || answer.usage.completion_tokens < 1_000);
@@ -349,12 +359,17 @@ async fn the_tokenizer_counts_what_the_model_reads_to_the_token() {
     ];
     for tools in [Arc::from([]), Arc::from([any()])] {
         for (from, to) in [(0, 1), (1, 2), (0, 4), (1, 4)] {
-            let request = ChatRequest { model: "e".into(), messages: messages[from..to].to_vec(), tools: Arc::clone(&tools) };
+            let request = ChatRequest {
+                model: "e".into(),
+                messages: messages[from..to].to_vec(),
+                tools: Arc::clone(&tools),
+                prompt_tokens: 0,
+            };
             let answer = model.complete(&request, Sampling { max_tokens: 1, temperature_milli: 0, seed: 1 }).await.unwrap();
             assert_eq!(counter.prompt_tokens(&request), answer.usage.prompt_tokens, "{from}..{to}");
         }
     }
     let many: Arc<[ToolDefinition]> = (0..200).map(|n| ToolDefinition { name: format!("tool-{n}"), ..any() }).collect();
-    let request = ChatRequest { model: "e".into(), messages: messages.to_vec(), tools: many };
+    let request = ChatRequest { model: "e".into(), messages: messages.to_vec(), tools: many, prompt_tokens: 0 };
     assert!(counter.prompt_tokens(&request) > 1_024, "what the model refuses does not count as if it fitted");
 }
