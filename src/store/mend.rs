@@ -39,6 +39,12 @@ impl Tail {
         self.lines.push(line.to_owned());
     }
 
+    /// The line of record `seq`, if it is here.
+    fn line(&self, seq: u64) -> Option<&[u8]> {
+        let index = usize::try_from(seq.checked_sub(self.first)?).ok()?;
+        self.lines.get(index).map(Vec::as_slice)
+    }
+
     /// The lines from record `seq` on.
     fn from(&self, seq: u64) -> Vec<u8> {
         let skipped = usize::try_from(seq.saturating_sub(self.first)).unwrap_or(usize::MAX);
@@ -94,6 +100,8 @@ struct Good {
     next: u64,
     /// Where it would begin.
     offset: u64,
+    /// The line before it.
+    before: Vec<u8>,
     /// Where the newest write began of which something good stands after it.
     newest: u64,
 }
@@ -103,7 +111,9 @@ struct Good {
 /// than one write: then the journal had been synced since, and its bad record is damage.
 fn bring_up(life: &mut dyn Folder, tail: &Tail) -> Result<Option<String>, StoreError> {
     let good = good(life)?;
-    let is_reached = (tail.first..tail.next()).contains(&good.next) && good.newest <= tail.next();
+    // A journal that went another way since, under whoever repaired it, is not continued.
+    let is_same = tail.line(good.next.saturating_sub(1)).is_none_or(|line| line == good.before);
+    let is_reached = (tail.first..tail.next()).contains(&good.next) && good.newest <= tail.next() && is_same;
     let path = life.path(JOURNAL);
     let write = |life: &mut dyn Folder| {
         if is_reached {
@@ -123,7 +133,7 @@ fn bring_up(life: &mut dyn Folder, tail: &Tail) -> Result<Option<String>, StoreE
 
 fn good(life: &dyn Folder) -> Result<Good, StoreError> {
     let closed = Segment::all(life)?.last().map_or(0, |segment| segment.last);
-    let mut good = Good { next: closed.saturating_add(1), offset: 0, newest: 0 };
+    let mut good = Good { next: closed.saturating_add(1), offset: 0, before: Vec::new(), newest: 0 };
     let Some(journal) = life.open(JOURNAL)? else { return Ok(good) };
     let (mut scanner, mut is_good) = (Scanner::new(journal, 0), true);
     let unreadable = |source| StoreError::Unreadable { path: life.path(JOURNAL), source };
@@ -133,6 +143,9 @@ fn good(life: &dyn Folder) -> Result<Good, StoreError> {
         if is_good {
             good.next = good.next.saturating_add(1);
             good.offset = piece.offset.saturating_add(wide(piece.bytes.len())).saturating_add(1);
+            good.before.clear();
+            good.before.extend(piece.bytes);
+            good.before.push(b'\n');
         } else if let Ok(frame) = frame {
             good.newest = good.newest.max(frame.with);
         }

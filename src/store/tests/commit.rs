@@ -301,3 +301,24 @@ async fn a_life_that_was_closed_is_not_written_to_by_an_older_log() {
     assert_eq!(peek(&dir).unwrap(), Some(state));
     assert_eq!(decode(&std::fs::read(dir.join(JOURNAL)).unwrap()).len(), 2);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_journal_that_went_another_way_since_is_not_continued_from_an_older_log() {
+    let place = tempfile::tempdir().unwrap();
+    let home = home(place.path());
+    let (log, _) = CommitLog::open(&home).unwrap();
+    let dir = home.being_dir(&"ada".parse().unwrap());
+    let (mut life, ..) = store::Life::open(&dir, fresh()).unwrap().sharing(&log).begin(at(0)).unwrap();
+    for second in 1..9 {
+        drop(life.append(&[told(format!("lost {second}"))], 1, at(second)).await.unwrap());
+    }
+    // The life fails in the daemon and is never closed; somebody gives up its end, and it lives on for a while beside the daemon.
+    drop(life);
+    let lines = std::fs::read(dir.join(JOURNAL)).unwrap();
+    let kept: usize = lines.split_inclusive(|byte| *byte == b'\n').take(4).map(<[u8]>::len).sum();
+    std::fs::write(dir.join(JOURNAL), &lines[..kept]).unwrap();
+    let (life, state, _) = store::Life::open(&dir, either()).unwrap().begin(at(20)).unwrap();
+    drop((life, log));
+    assert_eq!(wait_for_the_log(&home).await, [""; 0]);
+    assert_eq!(peek(&dir).unwrap(), Some(state));
+}
