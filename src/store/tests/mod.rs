@@ -6,6 +6,7 @@ mod format;
 mod full;
 mod home;
 mod life;
+mod lives;
 mod observe;
 mod rescue;
 mod rotate;
