@@ -1,11 +1,6 @@
 //! The files of a life say what the documents say, to a reader that shares nothing with the program: `tests/reader.py`, which has only Python's own
 //! JSON, checksums and decimals.
-#![expect(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a test runs a reader, damages copies, and may fail"
-)]
+#![expect(clippy::disallowed_methods, clippy::expect_used, reason = "a test runs a reader, damages copies, and may fail")]
 
 #[cfg(test)]
 mod support;
