@@ -1,4 +1,6 @@
-use std::{collections::BTreeMap, path::PathBuf, sync::OnceLock};
+use std::{collections::BTreeMap, fs::File, io::Read as _, path::PathBuf, sync::OnceLock};
+
+use sha2::{Digest as _, Sha256};
 
 use super::{Assignment, Clock, Ids, Ledger, Weights};
 use crate::{
@@ -80,8 +82,18 @@ impl Ground {
         }
     }
 
+    /// The program may be much larger than what a being takes, so it is read piece by piece.
     fn digest_of_program(&self) -> Digest {
-        std::fs::read(&self.program).map_or_else(|_| Digest::of([]), |bytes| Digest::of(&bytes))
+        let digest = File::open(&self.program).and_then(|mut file| {
+            let (mut hasher, mut block) = (Sha256::new(), vec![0; 128 << 10]);
+            loop {
+                match file.read(&mut block)? {
+                    0 => return Ok(Digest::finish(hasher)),
+                    read => hasher.update(block.get(..read).unwrap_or_default()),
+                }
+            }
+        });
+        digest.unwrap_or_else(|_| Digest::of([]))
     }
 }
 
