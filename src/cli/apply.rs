@@ -11,7 +11,7 @@ use super::{
     context::{Context, asked, print, say},
     failure::{Class, Failure},
     logs,
-    progress::{Bar, Waiting},
+    progress::Progress,
 };
 use crate::{
     api::{AppliedSet, AppliedSource, ApplyAnswer, ApplyRequest, Client, ConditionKind, ObjectStatus, StatusAnswer},
@@ -140,27 +140,30 @@ fn last_words(log: &Path) -> String {
 
 /// Waits until each object of the set is ready or stalled.
 async fn settle(context: &Context, client: &Client, answer: &ApplyAnswer, deadline: Instant) -> Result<StatusAnswer, Failure> {
-    let (bar, waiting) = (Bar::new(context.is_lively()), Waiting::new(context.is_lively()));
+    let progress = Progress::new(context.is_lively());
     let (mut newer_than, mut told) = (None, BTreeSet::new());
     loop {
         let asked_for = timeout_at(deadline, client.status(newer_than)).await;
         let Ok(status) = asked_for else {
-            bar.clear();
-            waiting.clear();
+            progress.clear();
             return Err(late());
         };
         let status = status.map_err(|error| asked(&error))?;
         let open: Vec<&ObjectStatus> = of_set(&status, answer).filter(|object| !is_settled(object)).collect();
         if open.is_empty() && of_set(&status, answer).count() == answer.addresses.len() {
-            bar.clear();
-            waiting.clear();
+            progress.clear();
             return Ok(status);
         }
         for object in &open {
-            tell_failure(object, &mut told, &waiting);
+            tell_failure(object, &mut told, &progress);
         }
-        status.status.pulling.iter().for_each(|(done, total)| bar.show(*done, *total));
-        waiting.say(format!("waiting for {}", open.iter().map(|object| object.address.as_str()).collect::<Vec<_>>().join(", ")));
+        match status.status.pulling {
+            Some((done, total)) => progress.fetching(done, total),
+            None => {
+                let names: Vec<&str> = open.iter().map(|object| object.address.as_str()).collect();
+                progress.waiting(format!("waiting for {}", names.join(", ")));
+            }
+        }
         newer_than = Some(status.status.version);
     }
 }
@@ -171,12 +174,12 @@ fn late() -> Failure {
 }
 
 /// Says once why an object is not ready that is tried again by itself.
-fn tell_failure(object: &ObjectStatus, told: &mut BTreeSet<String>, waiting: &Waiting) {
+fn tell_failure(object: &ObjectStatus, told: &mut BTreeSet<String>, progress: &Progress) {
     let is_trying = object.condition(ConditionKind::Progressing).is_some_and(|progressing| progressing.reason == "BackOff");
     let Some(ready) = object.condition(ConditionKind::Ready).filter(|_| is_trying) else { return };
     let line = format!("{} is not ready yet ({}): {}", object.address, ready.reason, ready.message);
     if told.insert(line.clone()) {
-        waiting.above(|| say(&line));
+        progress.above(|| say(&line));
     }
 }
 

@@ -2,7 +2,7 @@ use super::{
     args::Model,
     context::{Context, print, say},
     failure::{Class, Failure},
-    progress::Bar,
+    progress::Progress,
 };
 use crate::model::embedded::pull;
 
@@ -12,8 +12,8 @@ pub(super) fn model(context: &Context, verb: &Model) -> Result<(), Failure> {
     match verb {
         Model::Path => print(&format!("{}\n", pull::model_file(&folder).display())),
         Model::Pull => {
-            let bar = Bar::new(context.is_lively());
-            let pulled = pull::pull(&folder, &mut |progress| bar.show(progress.done, progress.total));
+            let bar = Progress::new(context.is_lively());
+            let pulled = pull::pull(&folder, &mut |progress| bar.fetching(progress.done, progress.total));
             bar.clear();
             let path = pulled.map_err(|error| Failure::of(Class::Upstream, &error))?;
             say(&format!("the model is there and checked: {}", path.display()));

@@ -1,47 +1,38 @@
+use std::time::Duration;
+
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A progress bar for bytes on a terminal; where there is none, nothing moves.
+/// The one line of a terminal that says how far something is; where there is no terminal, nothing is drawn.
 #[derive(Debug)]
-pub(super) struct Bar(ProgressBar);
+pub(super) struct Progress(ProgressBar);
 
-impl Bar {
-    /// A bar that shows nothing yet.
+/// How often the line moves by itself.
+const TICK: Duration = Duration::from_millis(120);
+
+impl Progress {
+    /// A line that says nothing yet.
     pub(super) fn new(is_lively: bool) -> Self {
         let target = if is_lively { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(None, target);
-        let style = ProgressStyle::with_template("fetching the model {wide_bar} {bytes}/{total_bytes} {eta}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self(bar)
+        Self(ProgressBar::with_draw_target(None, target))
     }
 
-    /// Shows how far a download is, in bytes.
-    pub(super) fn show(&self, done: u64, total: u64) {
+    /// Says how much of the model is fetched, in bytes.
+    pub(super) fn fetching(&self, done: u64, total: u64) {
+        self.0.disable_steady_tick();
+        self.draw_as("fetching the model {wide_bar} {bytes}/{total_bytes} {eta}");
         self.0.set_length(total);
         self.0.set_position(done);
     }
 
-    /// Takes the bar away.
-    pub(super) fn clear(&self) {
-        self.0.finish_and_clear();
-    }
-}
-
-/// A line that says what is waited for, in place on a terminal.
-#[derive(Debug)]
-pub(super) struct Waiting(ProgressBar);
-
-impl Waiting {
-    /// A line that says nothing yet.
-    pub(super) fn new(is_lively: bool) -> Self {
-        let target = if is_lively { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let spinner = ProgressBar::with_draw_target(None, target);
-        spinner.enable_steady_tick(std::time::Duration::from_millis(120));
-        Self(spinner)
-    }
-
     /// Says what is waited for.
-    pub(super) fn say(&self, text: String) {
+    pub(super) fn waiting(&self, text: String) {
+        self.draw_as("{spinner} {msg}");
         self.0.set_message(text);
+        self.0.enable_steady_tick(TICK);
+    }
+
+    fn draw_as(&self, template: &str) {
+        self.0.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner()));
     }
 
     /// Says something above the line.

@@ -10,7 +10,7 @@ use super::{
     args::{Single, ToolFormat, Tools, Which},
     context::{Context, invalid, print, say},
     failure::{Class, Failure},
-    progress::Bar,
+    progress::Progress,
 };
 use crate::{
     being::Ending,
@@ -218,10 +218,10 @@ impl Signals {
 
 async fn show_pulling(weights: Weights, is_lively: bool) {
     let mut pulling = weights.pulling();
-    let bar = Bar::new(is_lively);
+    let bar = Progress::new(is_lively);
     while pulling.changed().await.is_ok() {
         match *pulling.borrow_and_update() {
-            Some(pulling) => bar.show(pulling.done, pulling.total),
+            Some(pulling) => bar.fetching(pulling.done, pulling.total),
             None => bar.clear(),
         }
     }
