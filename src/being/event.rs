@@ -121,6 +121,17 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// What an operator has to read of it in the log: a warning, or which rule of the output boundary replaced a result, and where (SPEC §7).
+    pub fn warning(&self) -> Option<String> {
+        match self {
+            Self::Warning { message } => Some(message.clone()),
+            Self::ToolFinished { tool, screened: Some(rule), .. } => Some(format!("the result of {tool} was screened: {rule}")),
+            _ => None,
+        }
+    }
+}
+
 /// A tool call that was begun and has no recorded end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -151,5 +162,28 @@ pub struct Record {
 impl From<Cost> for Event {
     fn from(cost: Cost) -> Self {
         Self::CostDebited { amount: cost.total(), api: cost.api, instance: cost.instance, tokens: cost.tokens }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_screened_result_is_told_in_the_log_by_its_rule() {
+        let finished = |screened: Option<&str>| Event::ToolFinished {
+            call_id: "c".into(),
+            tool: "files__read".into(),
+            status: Status::Failed,
+            error_code: None,
+            result: "{}".into(),
+            change: None,
+            chat_id: None,
+            message_id: None,
+            screened: screened.map(str::to_owned),
+        };
+        assert_eq!(finished(None).warning(), None);
+        let told = finished(Some("key `token` at /a")).warning();
+        assert_eq!(told.as_deref(), Some("the result of files__read was screened: key `token` at /a"));
     }
 }

@@ -217,10 +217,8 @@ impl Driver {
     }
 
     async fn persist(&mut self, facts: &[Event], now: Timestamp) -> Result<(), StoreError> {
-        for fact in facts {
-            if let Event::Warning { message } = fact {
-                tracing::warn!(being = %self.assignment.name, "{message}");
-            }
+        for warning in facts.iter().filter_map(Event::warning) {
+            tracing::warn!(being = %self.assignment.name, "{warning}");
         }
         let cycle = self.being.state().cycle;
         self.life.append(facts, cycle, now).await?;
