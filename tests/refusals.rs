@@ -121,7 +121,7 @@ fn a_reader_that_leaves_ends_the_command_without_a_word() {
 #[test]
 fn every_bad_command_says_what_is_wrong_and_what_to_do() {
     let home = Home::new();
-    let cases: [(&[&str], i32, &str); 9] = [
+    let cases: [(&[&str], i32, &str); 10] = [
         (&["get", "nonsense"], 2, "is nothing to get"),
         (&["get", "being/nobody"], 2, "is not declared"),
         (&["explain", "being.las.onyl"], 2, "only"),
@@ -129,6 +129,7 @@ fn every_bad_command_says_what_is_wrong_and_what_to_do() {
         (&["validate", "-f", "nowhere.toml"], 2, "nowhere.toml"),
         (&["serve", "nowhere"], 2, "does not exist"),
         (&["logs", "nobody"], 4, "no"),
+        (&["logs", "nobody", "-o", "toml"], 2, "-o jsonl"),
         (&["delete", "being/ada"], 4, "no daemon runs"),
         (&["once"], 2, "BRAMA_HMAC_SECRET_FILE"),
     ];

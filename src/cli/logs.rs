@@ -21,7 +21,13 @@ const SHOWN: usize = 160;
 /// Shows a being's journal.
 pub(super) async fn logs(context: &Context, arguments: &Logs) -> Result<(), Failure> {
     let name = being(&arguments.being)?;
-    let is_raw = !matches!(arguments.output, Format::Table | Format::Wide);
+    let is_raw = match arguments.output {
+        Format::Table | Format::Wide => false,
+        Format::Jsonl => true,
+        Format::Json | Format::Toml | Format::Name => {
+            return Err(Failure::new(Class::Configuration, "a journal is printed as table or jsonl").hinting("use `-o jsonl`"));
+        }
+    };
     let Some(home) = context.existing_home()? else {
         return Err(Failure::new(Class::State, format!("there is no home at {}", context.home_path().display())));
     };
