@@ -66,14 +66,13 @@ async fn live(dir: &Path, cycles: u64) -> Outcome<Vec<Tenth>> {
     let (mut being, rules) = (Being::new(state), rules());
     let part = (cycles / 100).max(1);
     let (mut tenths, mut seconds, mut bytes, mut pictures) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut written = 0;
     for to in (part..=cycles).step_by(usize::try_from(part)?) {
-        let start = Instant::now();
+        let (before, start) = (written()?, Instant::now());
         while being.state().cycle < to {
-            written += cycle(&mut being, &mut life, &rules).await?;
+            cycle(&mut being, &mut life, &rules).await?;
         }
         seconds.push(start.elapsed().as_secs_f64() / part as f64);
-        bytes.push(std::mem::take(&mut written) as f64 / part as f64);
+        bytes.push((written()? - before) as f64 / part as f64);
         pictures.push(std::fs::metadata(dir.join("state.json"))?.len() as f64);
         if seconds.len() == 10 {
             let tenth =
@@ -85,11 +84,10 @@ async fn live(dir: &Path, cycles: u64) -> Outcome<Vec<Tenth>> {
     Ok(tenths)
 }
 
-/// One cycle, with what a driver does: facts durable before what follows, a picture at the end. Returns the bytes that were written.
-async fn cycle(being: &mut Being, life: &mut Life, rules: &Rules) -> Outcome<u64> {
+/// One cycle, with what a driver does: facts durable before what follows, a picture at the end.
+async fn cycle(being: &mut Being, life: &mut Life, rules: &Rules) -> Outcome<()> {
     let mut input = Input::Wake;
     let mut rounds = 0;
-    let before = life.written();
     loop {
         let Ready { facts, then } = being.step(rules, input, Timestamp::UNIX_EPOCH);
         life.append(&facts, being.state().cycle, Timestamp::UNIX_EPOCH).await?;
@@ -103,8 +101,7 @@ async fn cycle(being: &mut Being, life: &mut Life, rules: &Rules) -> Outcome<u64
             Effect::End(ending) => return Err(format!("it ended: {ending:?}").into()),
         };
     }
-    life.checkpoint(being.state(), Timestamp::UNIX_EPOCH)?;
-    Ok(life.written() - before)
+    Ok(life.checkpoint(being.state(), Timestamp::UNIX_EPOCH)?)
 }
 
 fn thought(cycle: u64, round: u32) -> Thought {
@@ -138,7 +135,17 @@ fn rules() -> Rules {
 
 /// Resident kilobytes of this process.
 fn memory() -> Outcome<u64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
+    of_this_process("status", "VmRSS:")
+}
+
+/// Bytes that this process wrote, to whatever.
+fn written() -> Outcome<u64> {
+    of_this_process("io", "wchar:")
+}
+
+/// A number that Linux tells of this process.
+fn of_this_process(file: &str, name: &str) -> Outcome<u64> {
+    let told = std::fs::read_to_string(Path::new("/proc/self").join(file))?;
+    let line = told.lines().find_map(|line| line.strip_prefix(name)).ok_or_else(|| format!("no {name} in {file}"))?;
     Ok(line.trim().trim_end_matches(" kB").parse()?)
 }

@@ -71,11 +71,11 @@ fn payer(server: &Server) -> Home {
     home.write(
         "fleet/payer.toml",
         &format!(
-            "[model.m]\nprovider = \"openai\"\nbase_url = \"{}\"\nmodel = \"m\"\nmax_tokens = 256\ncontext_tokens = 4096\nprice = {{ input = \"1\", output = \"2\" }}\n\n\
+            "{}\nmax_tokens = 256\ncontext_tokens = 4096\n\n\
              [surface.till]\ncommand = [\"python3\", \"{}\", \"{}\"]\n\n\
-             [being.payer]\nmodel = \"m\"\nlas = {{ only = [\"till\"], required = [\"till\"] }}\ncycle = {{ every = \"1ms\" }}\n\
+             [being.payer]\nmodel = \"scripted\"\nlas = {{ only = [\"till\"], required = [\"till\"] }}\ncycle = {{ every = \"1ms\" }}\n\
              budget = {{ starting = \"1000\" }}\n",
-            server.base_url(),
+            server.model(),
             script.display(),
             calls.display()
         ),

@@ -64,9 +64,9 @@ fn a_life_in_many_files_is_what_a_second_reader_says() {
     home.write(
         "ada.toml",
         &format!(
-            "[model.m]\nprovider = \"openai\"\nbase_url = \"{}\"\nmodel = \"m\"\nprice = {{ input = \"1\", output = \"2\" }}\n\n\
-             [being.ada]\nmodel = \"m\"\ncycle = {{ every = \"0s\", limit = 30 }}\nbudget = {{ starting = \"15\" }}\n",
-            server.base_url()
+            "{}\n\n\
+             [being.ada]\nmodel = \"scripted\"\ncycle = {{ every = \"0s\", limit = 30 }}\nbudget = {{ starting = \"15\" }}\n",
+            server.model()
         ),
     );
     home.run_within(PATIENT, &["run", "-f", "ada.toml"]).ok();

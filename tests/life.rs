@@ -78,11 +78,7 @@ fn writer(home: &Home, server: &Server, files: &Path) -> PathBuf {
         "writer.toml",
         &format!(
             r#"
-[model.scripted]
-provider = "openai"
-base_url = "{}"
-model = "scripted"
-price = {{ input = "1", output = "2" }}
+{}
 
 [surface.files]
 command = {command}
@@ -95,7 +91,7 @@ las = {{ only = ["files"], required = ["files"] }}
 cycle = {{ every = "1h" }}
 budget = {{ starting = "10" }}
 "#,
-            server.base_url()
+            server.model()
         ),
     )
 }
@@ -164,11 +160,7 @@ fn a_call_that_was_under_way_at_a_sudden_death_is_neither_forgotten_nor_made_twi
         "payer.toml",
         &format!(
             r#"
-[model.scripted]
-provider = "openai"
-base_url = "{}"
-model = "scripted"
-price = {{ input = "1", output = "2" }}
+{}
 
 [surface.till]
 command = ["python3", "{}", "{}"]
@@ -178,7 +170,7 @@ model = ["scripted"]
 cycle = {{ every = "1h" }}
 budget = {{ starting = "10" }}
 "#,
-            server.base_url(),
+            server.model(),
             script.display(),
             calls.display()
         ),
@@ -251,11 +243,7 @@ fn talker(home: &Home, server: &Server, context_tokens: u32, limit: u64) -> Path
         "talker.toml",
         &format!(
             r#"
-[model.scripted]
-provider = "openai"
-base_url = "{}"
-model = "scripted"
-price = {{ input = "1", output = "2" }}
+{}
 context_tokens = {context_tokens}
 max_tokens = 500
 
@@ -264,7 +252,7 @@ model = ["scripted"]
 cycle = {{ every = "1ms", limit = {limit} }}
 budget = {{ starting = "10" }}
 "#,
-            server.base_url()
+            server.model()
         ),
     )
 }

@@ -30,11 +30,7 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 fn fleet(server: &Server, budget: &str) -> String {
     format!(
         r#"
-[model.scripted]
-provider = "openai"
-base_url = "{}"
-model = "scripted"
-price = {{ input = "1", output = "2" }}
+{}
 max_tokens = 1000
 
 [being.ada]
@@ -42,7 +38,7 @@ model = "scripted"
 cycle = {{ every = "50ms" }}
 budget = {budget}
 "#,
-        server.base_url()
+        server.model()
     )
 }
 

@@ -28,9 +28,9 @@ fn after_a_power_cut(revive: impl FnOnce(&Home)) {
     home.write(
         "ada.toml",
         &format!(
-            "[model.m]\nprovider = \"openai\"\nbase_url = \"{}\"\nmodel = \"m\"\nprice = {{ input = \"1\", output = \"2\" }}\n\n\
-             [being.ada]\nmodel = \"m\"\ncycle = {{ every = \"1h\" }}\nbudget = {{ starting = \"15\" }}\n",
-            server.base_url()
+            "{}\n\n\
+             [being.ada]\nmodel = \"scripted\"\ncycle = {{ every = \"1h\" }}\nbudget = {{ starting = \"15\" }}\n",
+            server.model()
         ),
     );
     home.run_within(PATIENT, &["apply", "-f", "ada.toml"]).ok();

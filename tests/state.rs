@@ -27,10 +27,10 @@ fn lived() -> (Home, Server) {
     let home = Home::new();
     let server = Server::start(|_| Reply::say("done"));
     let manifest = format!(
-        "[model.m]\nprovider = \"openai\"\nbase_url = \"{}\"\nmodel = \"m\"\nprice = {{ input = \"1\", output = \"2\" }}\n\n\
-         [being.ada]\nmodel = \"m\"\nspecialty = \"waiting\"\nbudget = {{ starting = \"15\" }}\n\
+        "{}\n\n\
+         [being.ada]\nmodel = \"scripted\"\nspecialty = \"waiting\"\nbudget = {{ starting = \"15\" }}\n\
          cycle = {{ every = \"1h\" }}\n",
-        server.base_url()
+        server.model()
     );
     home.write("ada.toml", &manifest);
     home.run(&["once", "-f", "ada.toml"]).ok();

@@ -56,8 +56,6 @@ pub struct Life {
     since_picture: u64,
     picture_length: u64,
     longest_file: u64,
-    /// Bytes that were written in this process, pictures included.
-    written: u64,
 }
 
 /// A journal shorter than this is replayed in no time, so no picture is drawn for it.
@@ -91,7 +89,7 @@ impl Opening {
         let since_picture = replay.since_picture.saturating_add(journal.length.saturating_sub(before));
         let open_calls = replay.open_calls.clone();
         let picture_length = replay.picture_length.unwrap_or(0);
-        let mut life = Life { journal, open_calls, since_picture, picture_length, longest_file, written: 0 };
+        let mut life = Life { journal, open_calls, since_picture, picture_length, longest_file };
         warnings.extend(life.compress().err().map(|error| error.to_string()));
         if replay.picture_length.is_none() || life.wants_checkpoint() {
             warnings.extend(life.try_checkpoint(&state, at)?);
@@ -124,7 +122,7 @@ impl Life {
             journal.cut_tail()?;
         }
         let open_calls = replay.open_calls.clone();
-        Ok(Self { journal, open_calls, since_picture: 0, picture_length: 0, longest_file: LONGEST_FILE, written: 0 })
+        Ok(Self { journal, open_calls, since_picture: 0, picture_length: 0, longest_file: LONGEST_FILE })
     }
 
     /// Records what the being is from here on, and draws it.
@@ -148,9 +146,7 @@ impl Life {
 
     /// Keeps account of what was appended.
     fn note(&mut self, records: &[Record], length_before: u64) {
-        let bytes = self.journal.length.saturating_sub(length_before);
-        self.since_picture = self.since_picture.saturating_add(bytes);
-        self.written = self.written.saturating_add(bytes);
+        self.since_picture = self.since_picture.saturating_add(self.journal.length.saturating_sub(length_before));
         for record in records {
             match &record.event {
                 Event::ToolStarted { call_id, tool, .. } => {
@@ -161,11 +157,6 @@ impl Life {
                 _ => {}
             }
         }
-    }
-
-    /// Bytes of records and pictures that this process wrote.
-    pub const fn written(&self) -> u64 {
-        self.written
     }
 
     /// Tells whether the journal outgrew the picture, so that drawing a new one costs no more per record than writing it did.
@@ -186,7 +177,6 @@ impl Life {
         self.since_picture = 0;
         self.replace_picture(&bytes).map_err(|source| StoreError::NoPicture { path: self.journal.folder.path(PICTURE), source })?;
         self.picture_length = wide(bytes.len());
-        self.written = self.written.saturating_add(self.picture_length);
         if is_long { self.compress() } else { Ok(()) }
     }
 

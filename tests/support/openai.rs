@@ -218,6 +218,14 @@ impl Server {
         format!("http://{}/v1", self.address)
     }
 
+    /// A manifest's table of the model `scripted`, which this server answers for, at 1 and 2 USD per million tokens.
+    pub fn model(&self) -> String {
+        format!(
+            "[model.scripted]\nprovider = \"openai\"\nbase_url = \"{}\"\nmodel = \"scripted\"\nprice = {{ input = \"1\", output = \"2\" }}",
+            self.base_url()
+        )
+    }
+
     /// The address without a path.
     pub fn origin(&self) -> String {
         format!("http://{}", self.address)
