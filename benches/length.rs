@@ -13,8 +13,8 @@ use std::{path::Path, time::Instant};
 
 use singularity::{
     being::{
-        Being, Completion, Counter, Effect, Finish, Input, Limits, Outcome as ToolOutcome, Price, Ready, Retry, Rules, Thought,
-        ToolCall, Usage,
+        Approval, Being, Completion, Counter, Effect, Finish, Input, Limits, Outcome as ToolOutcome, Price, Ready, Retry, Rules,
+        Thought, ToolCall, Usage,
     },
     store::{Boot, Life},
     vocab::{Span, Timestamp, Usd},
@@ -128,6 +128,7 @@ fn rules() -> Rules {
         counter: Counter::estimate(),
         max_tokens: 512,
         retry: Retry::default(),
+        approval: Approval::default(),
         limits: Limits::default(),
         offers: Vec::new().into(),
     }

@@ -14,7 +14,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Map, Value, json};
 use singularity::{
-    manifest::{Boundary, ExternalLas, Scope, SecretSource, SurfaceSpec, TransportSpec},
+    manifest::{Boundary, ExternalLas, Scope, SecretSource, SurfaceSpec, ToolTerms, TransportSpec},
     surface::{
         CallError, Remote,
         las::{Las, LasError, LasStart},
@@ -41,6 +41,7 @@ fn surface(transport: TransportSpec) -> SurfaceSpec {
         timeout: Span::from_secs(60),
         trusted_revenue: false,
         boundary: Boundary::Reject,
+        terms: ToolTerms::default(),
     }
 }
 

@@ -3,7 +3,7 @@ use std::{io, path::Path, time::Duration};
 use reqwest::StatusCode;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::wire::{ApplyAnswer, ApplyRequest, DeleteAnswer, DeleteRequest, Refusal, StatusAnswer};
+use super::wire::{AnswerRequest, ApplyAnswer, ApplyRequest, DeleteAnswer, DeleteRequest, Refusal, StatusAnswer};
 
 /// A connection to a home's daemon over its unix socket.
 #[derive(Debug, Clone)]
@@ -51,6 +51,11 @@ impl Client {
     /// Takes an object or a set away.
     pub async fn delete(&self, request: &DeleteRequest) -> Result<DeleteAnswer, AskError> {
         self.post("delete", request).await
+    }
+
+    /// Answers a question of a being; done once the being has it durably.
+    pub async fn answer(&self, request: &AnswerRequest) -> Result<(), AskError> {
+        self.post("answer", request).await
     }
 
     /// Asks the daemon to stop its beings and end.

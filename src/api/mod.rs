@@ -1,6 +1,6 @@
 //! The daemon's door: JSON over HTTP on a unix socket in the home, which only its owner can open.
 //!
-//! `GET /v1/status[?newer_than=N]` tells everything, at once or when it changed; `POST /v1/apply`, `/v1/delete` and `/v1/down` ask for
+//! `GET /v1/status[?newer_than=N]` tells everything, at once or when it changed; `POST /v1/apply`, `/v1/delete`, `/v1/answer` and `/v1/down` ask for
 //! changes. A refusal is a 422 with its class and a sentence. Requests are bounded in size, waits in time.
 
 mod client;
@@ -9,10 +9,12 @@ mod server;
 mod wire;
 
 pub use crate::reconcile::{
-    AppliedSet, AppliedSource, BeingFacts, Condition, ConditionKind, Handle, List, ObjectStatus, Reconciler, Settings, Status,
-    Truth, add_applied,
+    Answer, AppliedSet, AppliedSource, BeingFacts, Condition, ConditionKind, Handle, List, ObjectStatus, QuestionFacts, Reconciler,
+    Settings, Status, Truth, add_applied,
 };
 pub use client::{AskError, Client};
 pub use schema::schemas;
 pub use server::{ListenError, listen, serve};
-pub use wire::{ApplyAnswer, ApplyRequest, Daemon, DeleteAnswer, DeleteRequest, Refusal, RefusalClass, StatusAnswer};
+pub use wire::{
+    AnswerRequest, ApplyAnswer, ApplyRequest, Daemon, DeleteAnswer, DeleteRequest, Refusal, RefusalClass, StatusAnswer,
+};

@@ -15,7 +15,9 @@ use axum::{
 use serde::Deserialize;
 use tokio::net::UnixListener;
 
-use super::wire::{ApplyAnswer, ApplyRequest, Daemon, DeleteAnswer, DeleteRequest, Refusal, RefusalClass, StatusAnswer};
+use super::wire::{
+    AnswerRequest, ApplyAnswer, ApplyRequest, Daemon, DeleteAnswer, DeleteRequest, Refusal, RefusalClass, StatusAnswer,
+};
 use crate::reconcile::{Handle, RequestError};
 
 /// Why the socket can't be opened.
@@ -75,6 +77,7 @@ pub async fn serve(
         .route("/v1/status", get(status))
         .route("/v1/apply", post(apply))
         .route("/v1/delete", post(delete))
+        .route("/v1/answer", post(answer))
         .route("/v1/down", post(down))
         .layer(DefaultBodyLimit::max(MAX_REQUEST_BYTES))
         .with_state(Shared { handle, daemon });
@@ -109,6 +112,12 @@ async fn delete(State(shared): State<Shared>, Json(request): Json<DeleteRequest>
         DeleteRequest::Set { set } => shared.handle.delete_set(set).await?,
     };
     Ok(Json(DeleteAnswer { done }))
+}
+
+async fn answer(State(shared): State<Shared>, Json(request): Json<AnswerRequest>) -> Result<Json<()>, Refused> {
+    let AnswerRequest { being, number, answer } = request;
+    shared.handle.answer(being, number, answer).await?;
+    Ok(Json(()))
 }
 
 async fn down(State(shared): State<Shared>) -> Json<()> {

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    reconcile::{AppliedSet, Status},
+    reconcile::{Answer, AppliedSet, Status},
     vocab::{Address, Name},
 };
 
@@ -33,6 +33,15 @@ pub struct ApplyAnswer {
 pub enum DeleteRequest {
     Object { address: Address, purge: bool },
     Set { set: Name },
+}
+
+/// What a person says about a question of a being.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AnswerRequest {
+    pub being: Name,
+    pub number: u64,
+    pub answer: Answer,
 }
 
 /// What was taken away.

@@ -5,6 +5,7 @@ use super::{
     chat::ChatMessage,
     event::{Birth, Event, Record},
     folded::Folded,
+    question::Questions,
     state::{ActionRecord, AgentState, BeingStatus, CreatedResources, MAX_RECENT_ACTIONS, SCHEMA_VERSION},
 };
 use crate::vocab::{Timestamp, day_of};
@@ -34,6 +35,7 @@ impl AgentState {
             started_at: at,
             updated_at: at,
             labels: BTreeMap::new(),
+            questions: Questions::default(),
         }
     }
 
@@ -77,7 +79,10 @@ impl AgentState {
             Event::Exhausted => self.status = BeingStatus::Exhausted,
             Event::Stopping => self.status = BeingStatus::Stopping,
             Event::Stopped { status } => self.status = *status,
-            Event::ToolStarted { .. } | Event::Warning { .. } | Event::Checkpoint { .. } | Event::Adopted { .. } => {}
+            Event::InputRequested { question } => self.questions.ask(question),
+            Event::InputAnswered { number, answer } => self.questions.answer(*number, answer),
+            Event::ToolStarted { call_id, .. } => self.questions.settle(call_id),
+            Event::Warning { .. } | Event::Checkpoint { .. } | Event::Adopted { .. } => {}
         }
     }
 
@@ -91,6 +96,7 @@ impl AgentState {
 
     fn finish_call(&mut self, event: &Event, cycle: u64, at: Timestamp) {
         let Event::ToolFinished { call_id, tool, status, result, change, chat_id, message_id, .. } = event else { return };
+        self.questions.settle(call_id);
         self.conversation.push(ChatMessage::tool(call_id, tool, result));
         self.recent_actions.push_back(ActionRecord { cycle, tool: tool.clone(), status: *status, at });
         let surplus = self.recent_actions.len().saturating_sub(MAX_RECENT_ACTIONS);

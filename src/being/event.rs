@@ -9,6 +9,7 @@ use super::{
     identity::Identity,
     mind::{Mind, MindChange},
     outcome::Status,
+    question::{Answer, Question},
     state::{AgentState, BeingStatus},
 };
 use crate::vocab::{Digest, Timestamp, Usd};
@@ -68,6 +69,15 @@ pub enum Event {
         /// Which boundary rule replaced the result, and where; never the value.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         screened: Option<String>,
+    },
+    /// A call waits for a person's word.
+    InputRequested {
+        question: Box<Question>,
+    },
+    /// A question was answered, by a person or by the time that passed.
+    InputAnswered {
+        number: u64,
+        answer: Answer,
     },
     RevenueCredited {
         amount: Usd,

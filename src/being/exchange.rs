@@ -7,6 +7,7 @@ use super::{
     gate::Closed,
     mind::MindChange,
     outcome::Outcome,
+    question::{Answer, Question},
     report::Report,
 };
 use crate::vocab::{Span, Usd};
@@ -20,6 +21,8 @@ pub enum Input {
     Thought { result: Result<Thought, ThinkError>, elapsed: Span },
     /// A tool call ended.
     Called(Outcome),
+    /// A question was answered.
+    Answered { number: u64, answer: Answer },
     /// What several beings may spend together does not allow the next model call, which is not made.
     Capped(Closed),
     /// The effect under way was given up before it ended.
@@ -28,6 +31,8 @@ pub enum Input {
     Granted { id: String, usd: Usd },
     /// The labels that an operator gave it.
     Labelled(BTreeMap<String, String>),
+    /// Something that an operator should read in the journal.
+    Noticed { message: String },
     /// An operator's edit changes the mind.
     Edited(MindChange),
     /// The process wants to leave: no new effect begins.
@@ -80,6 +85,8 @@ pub enum Effect {
     Think { request: ChatRequest, after: Span, worst: Usd },
     /// Call a tool; answer with [`Input::Called`].
     Call(ToolCall),
+    /// Wait for a person's word about a call; answer with [`Input::Answered`].
+    Ask(Box<Question>),
     /// The cycle is over; send [`Input::Wake`] when it is time for the next.
     Rest(Report),
     /// No more effects will come: close what belongs to the being, then send [`Input::Closed`].

@@ -2,6 +2,7 @@
 //! No clock, no file, no `async`: time and ids come in as input.
 
 mod apply;
+mod asking;
 mod budget;
 mod chat;
 mod days;
@@ -13,6 +14,7 @@ mod gate;
 mod identity;
 mod mind;
 mod outcome;
+mod question;
 mod report;
 mod rules;
 mod shown;
@@ -36,8 +38,9 @@ pub use gate::{Closed, Limit};
 pub use identity::{BadIdentity, DeclaredIdentity, Identity};
 pub use mind::{Child, MAX_KEPT_MEMORIES, Memory, Mind, MindChange, default_prompt};
 pub use outcome::{Outcome, Revenue, Status};
+pub use question::{Answer, Question, Questions};
 pub use report::{CycleStatus, Report};
-pub use rules::{Limits, Offer, Retry, Rules};
+pub use rules::{Approval, Limits, Offer, Retry, Rules};
 pub use state::{ActionRecord, AgentState, BeingStatus, CreatedResources, MAX_RECENT_ACTIONS, SCHEMA_VERSION};
 pub use step::Being;
 pub use tokens::{CountTokens, Counter};

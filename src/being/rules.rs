@@ -1,5 +1,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
+use globset::GlobSet;
+
 use super::{budget::Price, chat::ToolDefinition, tokens::Counter};
 use crate::vocab::{Span, Usd};
 
@@ -19,6 +21,8 @@ pub struct Rules {
     /// Tokens that an answer may have.
     pub max_tokens: u32,
     pub retry: Retry,
+    /// Calls that wait for a person.
+    pub approval: Approval,
     pub limits: Limits,
     /// What every declared model may take for an answer.
     pub offers: Arc<[Offer]>,
@@ -37,6 +41,14 @@ pub struct Limits {
     pub warn_below: BTreeSet<Usd>,
 }
 
+/// Which calls wait for a person's word, and how long.
+#[derive(Debug, Clone, Default)]
+pub struct Approval {
+    /// Over the names of tools.
+    pub tools: GlobSet,
+    pub within: Span,
+}
+
 /// What one declared model may take for an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
@@ -48,6 +60,11 @@ pub struct Offer {
 }
 
 impl Rules {
+    /// Tells whether a call of this tool waits for a person. A tool that is not there can do no harm, so nobody is asked about it.
+    pub(super) fn asks_about(&self, tool: &str) -> bool {
+        self.approval.tools.is_match(tool) && self.tools.iter().any(|known| known.name == tool)
+    }
+
     /// What a request of at most `prompt_tokens` to `model` may cost: a model that fails may have counted all the same, so each one that
     /// may be asked is paid. Time is not foreseen.
     pub fn worst_case(&self, model: &str, prompt_tokens: u64) -> Usd {

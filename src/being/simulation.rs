@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::{
-    ActionRecord, AgentState, Being, ChatRequest, Closed, Completion, Counter, Effect, Ending, Event, Finish, Input, Limit, Limits,
-    Offer, Outcome, Price, Ready, Record, Retry, Revenue, Rules, Status, ThinkError, ThinkErrorClass, Thought, ToolCall, Usage,
-    testing,
+    ActionRecord, AgentState, Answer, Approval, Being, ChatRequest, Closed, Completion, Counter, Effect, Ending, Event, Finish,
+    Input, Limit, Limits, Offer, Outcome, Price, Ready, Record, Retry, Revenue, Rules, Status, ThinkError, ThinkErrorClass,
+    Thought, ToolCall, ToolDefinition, Usage, testing,
 };
 use crate::vocab::{Span, Timestamp, Usd, day_of};
 
@@ -208,6 +208,21 @@ impl World {
                 self.earned.extend(transaction.map(|transaction| (call.id, transaction)));
                 Ok(Input::Called(outcome))
             }
+            Effect::Ask(question) => {
+                assert_eq!(
+                    self.replay().questions.waiting(),
+                    Some(question.as_ref()),
+                    "a question is durable before anybody sees it"
+                );
+                let answer = match self.luck.below(5) {
+                    0 | 1 => Answer::Approved,
+                    2 => Answer::Denied { reason: None },
+                    3 => Answer::Expired,
+                    _ => return Ok(Input::Stop),
+                };
+                let number = question.number - u64::from(self.luck.percent(10));
+                Ok(Input::Answered { number, answer })
+            }
             Effect::Rest(_) => Ok(Input::Wake),
             Effect::End(ending) => Ok(Input::Closed { failed: matches!(ending, Ending::Upstream { .. }) }),
         }
@@ -268,6 +283,7 @@ fn rules(context_tokens: u32, limits: Limits) -> Rules {
         counter: Counter::estimate(),
         max_tokens: 100,
         retry: Retry { max_attempts: Some(5), ..Retry::default() },
+        approval: Approval::default(),
         limits,
         offers: [Offer { model: "smol".into(), price: price(), max_tokens: 100, is_of_chain: true }].into(),
     }
@@ -355,6 +371,58 @@ proptest! {
     }
 }
 
+/// Calls that were begun, and what was said about them before.
+fn unapproved(world: &World) -> Vec<String> {
+    let (mut asked, mut approved, mut found) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
+    for record in &world.journal {
+        match &record.event {
+            Event::InputRequested { question } => {
+                assert!(
+                    asked.last_key_value().is_none_or(|(last, _)| *last < question.number),
+                    "a question has a number of its own"
+                );
+                asked.insert(question.number, question.call_id.clone());
+            }
+            Event::InputAnswered { number, answer } => {
+                let call = asked.get_mut(number).map(std::mem::take).unwrap();
+                assert!(!call.is_empty(), "an answer counts once");
+                approved.extend((*answer == Answer::Approved).then_some(call));
+            }
+            Event::ToolStarted { call_id, .. } if !approved.remove(call_id) => found.push(call_id.clone()),
+            _ => {}
+        }
+    }
+    found
+}
+
+#[test]
+fn no_call_that_needs_a_persons_word_is_made_without_it_wherever_a_process_dies() {
+    let (mut asked, mut made, mut crashes, mut again) = (0, 0, 0, 0);
+    for seed in 0..60 {
+        let mut world = World::new(seed, false);
+        let tools = globset::GlobSetBuilder::new().add(globset::Glob::new("finance__*").unwrap()).build().unwrap();
+        let tool = ToolDefinition { name: "finance__sell".into(), description: String::new(), parameters: json!({}) };
+        let approval = Approval { tools, within: Span::from_secs(60) };
+        let rules = Rules { approval, tools: [tool].into(), ..rules(2_000, Limits::default()) };
+        for _ in 0..12 {
+            again += usize::from(world.replay().questions.open.is_some());
+            let _ended = world.live(&rules, 60);
+        }
+        let state = world.replay();
+        let facts = Being::new(state).recover(&world.open_calls(), Timestamp::UNIX_EPOCH).facts;
+        world.write(world.replay().cycle, facts);
+        check(&world);
+        assert_eq!(unapproved(&world), [""; 0]);
+        asked += world.replay().questions.asked;
+        made += world.made.len();
+        crashes += world.crashes;
+    }
+    assert!(
+        asked > 500 && made > 100 && crashes > 100 && again > 50,
+        "{asked} asked, {made} made, {crashes} crashes, {again} went on"
+    );
+}
+
 #[test]
 fn a_life_in_a_small_window_folds_and_its_journal_makes_the_same_state_after_every_crash() {
     let (mut folds, mut crashes) = (0, 0);
@@ -391,7 +459,7 @@ fn a_life_of_three_thousand_cycles_has_no_larger_state_than_one_of_three_hundred
                 Input::Thought { result: world.think(&rules, &request).map(free).map_err(unpaid), elapsed: Span::ZERO }
             }
             Effect::Call(_) => Input::Called(world.outcome()),
-            Effect::Rest(_) => Input::Wake,
+            Effect::Rest(_) | Effect::Ask(_) => Input::Wake,
             Effect::End(_) => {
                 being = Being::new(being.state().clone());
                 Input::Wake

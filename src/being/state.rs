@@ -6,7 +6,9 @@ use std::{
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{budget::Budget, chat::ChatMessage, folded::Folded, identity::Identity, mind::Mind, outcome::Status};
+use super::{
+    budget::Budget, chat::ChatMessage, folded::Folded, identity::Identity, mind::Mind, outcome::Status, question::Questions,
+};
 use crate::vocab::Timestamp;
 
 /// The version of the stored shape.
@@ -36,6 +38,9 @@ pub struct AgentState {
     /// What its operator selects it by.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// What waits for a person.
+    #[serde(default, skip_serializing_if = "Questions::are_none")]
+    pub questions: Questions,
 }
 
 /// Where a being is in its life.

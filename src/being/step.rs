@@ -21,7 +21,7 @@ use crate::vocab::{Span, Timestamp, Usd};
 /// A being that is animated: its state, which outlives every process, and its turn, which does not.
 #[derive(Debug)]
 pub struct Being {
-    state: AgentState,
+    pub(super) state: AgentState,
     turn: Turn,
     window: Window,
     stopping: bool,
@@ -31,7 +31,7 @@ pub struct Being {
 
 /// Where a being is in its cycle.
 #[derive(Debug)]
-enum Turn {
+pub(super) enum Turn {
     Resting,
     Thinking {
         cycle: Cycle,
@@ -42,13 +42,18 @@ enum Turn {
         cycle: Cycle,
         queue: VecDeque<ToolCall>,
     },
+    /// The front of `queue` waits for a person's word; the state holds the question.
+    Asking {
+        cycle: Cycle,
+        queue: VecDeque<ToolCall>,
+    },
     Ended,
 }
 
 /// What a cycle did so far.
 #[derive(Debug, Default)]
-struct Cycle {
-    rounds: u32,
+pub(super) struct Cycle {
+    pub(super) rounds: u32,
     actions: Vec<String>,
     /// Whether the last answer was cut off and the being does not know yet.
     cut_off: bool,
@@ -72,7 +77,7 @@ impl Being {
 
     /// Tells whether a cycle is under way.
     pub const fn is_busy(&self) -> bool {
-        matches!(self.turn, Turn::Thinking { .. } | Turn::Calling { .. })
+        matches!(self.turn, Turn::Thinking { .. } | Turn::Calling { .. } | Turn::Asking { .. })
     }
 
     /// What keeps a being at rest from its next cycle, if anything does; nothing that it would cost to ask a model is left out.
@@ -100,10 +105,17 @@ impl Being {
     }
 
     /// Answers the calls that an earlier process left open: one that had begun is `indeterminate` and is never made again
-    /// (SPEC §3), one that had not is `failed`.
+    /// (SPEC §3), one that had not is `failed`. A call that waits for a person goes on waiting, and so do those behind it.
     pub fn recover(&mut self, begun: &BTreeSet<String>, now: Timestamp) -> Ready {
         let mut ready = Ready::default();
-        for call in unanswered(&self.state) {
+        let mut calls = unanswered(&self.state);
+        if let Some(question) = &self.state.questions.open
+            && let Some(at) = calls.iter().position(|call| call.id == question.call_id)
+        {
+            let cycle = Cycle { rounds: question.rounds, ..Cycle::default() };
+            self.turn = Turn::Asking { cycle, queue: calls.split_off(at).into() };
+        }
+        for call in calls {
             let outcome = if begun.contains(&call.id) { lost() } else { not_begun() };
             self.finish(&call, outcome, &mut ready, now);
         }
@@ -127,6 +139,10 @@ impl Being {
                 self.note(&mut ready, Event::MindChanged { change }, now);
                 turn
             }
+            (turn, Input::Noticed { message }) => {
+                self.note(&mut ready, Event::Warning { message }, now);
+                turn
+            }
             (turn, Input::Labelled(labels)) => {
                 if self.state.labels != labels {
                     self.note(&mut ready, Event::Labelled { labels }, now);
@@ -139,6 +155,11 @@ impl Being {
             (Turn::Resting, Input::Capped(closed)) => self.hold(closed, Vec::new(), &mut ready, now),
             (Turn::Thinking { cycle, .. }, Input::Capped(closed)) => self.hold(closed, cycle.actions, &mut ready, now),
             (Turn::Resting, Input::Wake) => self.begin(rules, &mut ready, now),
+            (Turn::Asking { cycle, queue }, Input::Wake) => self.ask_again(rules, cycle, queue, &mut ready, now),
+            (Turn::Asking { cycle, queue }, Input::Answered { number, answer }) if self.state.questions.is_waiting(number) => {
+                self.note(&mut ready, Event::InputAnswered { number, answer }, now);
+                self.ask_again(rules, cycle, queue, &mut ready, now)
+            }
             (Turn::Thinking { cycle, .. }, Input::Thought { result: Ok(thought), elapsed }) => {
                 self.thought(rules, cycle, thought, elapsed, &mut ready, now)
             }
@@ -147,14 +168,22 @@ impl Being {
             }
             (Turn::Calling { cycle, queue }, Input::Called(outcome)) => self.called(rules, cycle, queue, outcome, &mut ready, now),
             (Turn::Calling { cycle, queue }, Input::Abandoned) => self.called(rules, cycle, queue, lost(), &mut ready, now),
-            (Turn::Thinking { .. }, Input::Abandoned) => self.end(Ending::Stopped, &mut ready),
-            (turn, Input::Wake | Input::Thought { .. } | Input::Called(_) | Input::Capped(_) | Input::Abandoned) => turn,
+            (Turn::Thinking { .. } | Turn::Asking { .. }, Input::Abandoned) => self.end(Ending::Stopped, &mut ready),
+            (
+                turn,
+                Input::Wake
+                | Input::Thought { .. }
+                | Input::Called(_)
+                | Input::Answered { .. }
+                | Input::Capped(_)
+                | Input::Abandoned,
+            ) => turn,
         };
         ready
     }
 
     /// Notes a fact: applied now, durable before what follows.
-    fn note(&mut self, ready: &mut Ready, event: Event, now: Timestamp) {
+    pub(super) fn note(&mut self, ready: &mut Ready, event: Event, now: Timestamp) {
         let cycle = self.state.cycle + u64::from(matches!(event, Event::CycleStarted { .. }));
         self.state.absorb(&event, cycle, now);
         ready.facts.push(event);
@@ -234,7 +263,14 @@ impl Being {
     }
 
     /// Begins the call at the front of the queue, or the next round when none is left.
-    fn call_next(&mut self, rules: &Rules, cycle: Cycle, queue: VecDeque<ToolCall>, ready: &mut Ready, now: Timestamp) -> Turn {
+    pub(super) fn call_next(
+        &mut self,
+        rules: &Rules,
+        cycle: Cycle,
+        queue: VecDeque<ToolCall>,
+        ready: &mut Ready,
+        now: Timestamp,
+    ) -> Turn {
         if self.stopping {
             for call in &queue {
                 self.finish(call, not_begun(), ready, now);
@@ -242,13 +278,27 @@ impl Being {
             return self.end(Ending::Stopped, ready);
         }
         let Some(call) = queue.front().cloned() else { return self.next_round(rules, cycle, ready, now) };
+        if rules.asks_about(&call.function.name) {
+            return self.ask(rules, cycle, queue, &call, ready, now);
+        }
+        self.begin_call(call, cycle, queue, ready, now)
+    }
+
+    pub(super) fn begin_call(
+        &mut self,
+        call: ToolCall,
+        cycle: Cycle,
+        queue: VecDeque<ToolCall>,
+        ready: &mut Ready,
+        now: Timestamp,
+    ) -> Turn {
         let arguments = call.function.arguments.clone();
         self.note(ready, Event::ToolStarted { call_id: call.id.clone(), tool: call.function.name.clone(), arguments }, now);
         ready.then = Some(Effect::Call(call));
         Turn::Calling { cycle, queue }
     }
 
-    fn called(
+    pub(super) fn called(
         &mut self,
         rules: &Rules,
         mut cycle: Cycle,
@@ -288,7 +338,7 @@ impl Being {
     }
 
     /// Goes on to the next round of a cycle: its bound, the gate, then the model.
-    fn next_round(&mut self, rules: &Rules, mut cycle: Cycle, ready: &mut Ready, now: Timestamp) -> Turn {
+    pub(super) fn next_round(&mut self, rules: &Rules, mut cycle: Cycle, ready: &mut Ready, now: Timestamp) -> Turn {
         self.tell_cut_off(&mut cycle, ready, now);
         if cycle.rounds >= rules.max_tool_rounds {
             self.note(ready, Event::Warning { message: "maximum tool rounds reached".to_owned() }, now);
@@ -372,7 +422,7 @@ impl Being {
             self.note(ready, Event::Stopping, now);
         }
         match turn {
-            Turn::Resting => self.end(Ending::Stopped, ready),
+            Turn::Resting | Turn::Asking { .. } => self.end(Ending::Stopped, ready),
             turn => turn,
         }
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::being::{ChatMessage, Counter, MindChange, Retry, testing};
+use crate::being::{Approval, ChatMessage, Counter, MindChange, Retry, testing};
 
 fn rules() -> Rules {
     Rules {
@@ -11,6 +11,7 @@ fn rules() -> Rules {
         counter: Counter::estimate(),
         max_tokens: 64,
         retry: Retry::default(),
+        approval: Approval::default(),
         limits: crate::being::Limits::default(),
         offers: Vec::new().into(),
     }

@@ -4,7 +4,7 @@ use proptest::{collection::vec, prelude::*};
 use serde_json::json;
 
 use super::*;
-use crate::being::{CountTokens, Outcome, Retry, ToolCall, testing};
+use crate::being::{Approval, CountTokens, Outcome, Retry, ToolCall, testing};
 use crate::vocab::{Timestamp, Usd};
 
 fn rules(context_tokens: u32) -> Rules {
@@ -17,6 +17,7 @@ fn rules(context_tokens: u32) -> Rules {
         counter: Counter::estimate(),
         max_tokens: 64,
         retry: Retry::default(),
+        approval: Approval::default(),
         limits: crate::being::Limits::default(),
         offers: Vec::new().into(),
     }

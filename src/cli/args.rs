@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+use super::questions::{Approve, Deny, Questions};
 use crate::{
     manifest::{SETTINGS, Variables},
     vocab::{Address, Name, Span},
@@ -78,6 +79,15 @@ pub(super) enum Verb {
     /// See what is whole of a being's state, keep that, take it elsewhere, or accept an edit.
     #[command(subcommand)]
     State(State),
+    /// List the calls that wait for your approval.
+    #[command(after_help = "Examples:\n  singularity questions\n  singularity questions -o json")]
+    Questions(Questions),
+    /// Let a call that waits be made, once.
+    #[command(after_help = "Example:\n  singularity approve ada.3")]
+    Approve(Approve),
+    /// Let a call that waits not be made; the being is told.
+    #[command(after_help = "Example:\n  singularity deny ada.3 --reason \"too expensive; ask for less\"")]
+    Deny(Deny),
     /// Print the JSON Schema of manifests, or write all schemas.
     #[command(after_help = "Examples:\n  singularity schema\n  singularity schema being\n  singularity schema --write schemas/")]
     Schema(Schema),

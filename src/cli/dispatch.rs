@@ -8,7 +8,7 @@ use super::{
     args::{Cli, Verb},
     context::Context,
     failure::{Class, Failure},
-    get, logs, model, offline, serve, single, state, stop,
+    get, logs, model, offline, questions, serve, single, state, stop,
 };
 use crate::{process, surface::las, telemetry};
 
@@ -50,6 +50,9 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Get(arguments) => within(many()?, get::get(&context, &arguments)),
         Verb::Describe(one) => within(many()?, get::describe(&context, &one.address)),
         Verb::Logs(arguments) => within(many()?, logs::logs(&context, &arguments)),
+        Verb::Questions(arguments) => within(many()?, questions::questions(&context, &arguments)),
+        Verb::Approve(arguments) => within(many()?, questions::approve(&context, &arguments)),
+        Verb::Deny(arguments) => within(many()?, questions::deny(&context, &arguments)),
         Verb::Delete(arguments) => within(many()?, stop::delete(&context, &arguments)),
         Verb::Down(arguments) => within(many()?, stop::down(&context, &arguments)),
         Verb::Run(arguments) => within(many()?, single::run(&context, &arguments)),

@@ -7,7 +7,7 @@ use super::{
     table::table,
 };
 use crate::{
-    api::{BeingFacts, Condition, ConditionKind, List, ObjectStatus},
+    api::{BeingFacts, Condition, ConditionKind, List, ObjectStatus, QuestionFacts},
     being::AgentState,
     manifest::resolved_document,
     store::{Home, peek},
@@ -90,11 +90,16 @@ fn facts(being: &BeingFacts) -> String {
         ("earned", format!("{} USD", being.earned_usd)),
         ("spent", format!("{} USD, {} tokens", being.spent_usd, being.total_tokens)),
         ("restarts", being.restarts.to_string()),
+        (
+            "question",
+            being.question.as_ref().map(|asked| format!("{}: {} {}", asked.id, asked.tool, asked.arguments)).unwrap_or_default(),
+        ),
         ("state", being.state_dir.display().to_string()),
     ];
     let is_known = being.agent_id.is_some();
     let mut text: String = rows
         .iter()
+        .filter(|(label, value)| *label != "question" || !value.is_empty())
         .filter(|(label, _)| is_known || matches!(*label, "activity" | "restarts" | "state"))
         .map(|(label, value)| format!("  {label:<10}  {value}\n"))
         .collect();
@@ -109,7 +114,7 @@ fn facts(being: &BeingFacts) -> String {
 }
 
 /// What the daemon knows; without one, what the states on disk say.
-async fn list(context: &Context) -> Result<List, Failure> {
+pub(super) async fn list(context: &Context) -> Result<List, Failure> {
     if let Some(client) = context.client()? {
         return Ok(client.status(None).await.map_err(|error| asked(&error))?.status.list);
     }
@@ -126,14 +131,14 @@ fn at_rest(home: &Home, name: &Name) -> ObjectStatus {
     let address = Address::new(Kind::Being, name.clone()).to_string();
     let dir = home.being_dir(name);
     let (message, being) = match peek(&dir) {
-        Ok(state) => ("no daemon runs".to_owned(), state.map(|state| of_state(&state, &dir))),
+        Ok(state) => ("no daemon runs".to_owned(), state.map(|state| of_state(&state, name, &dir))),
         Err(error) => (chain(&error), None),
     };
     let ready = Condition::new(ConditionKind::Ready, false, "DaemonDown", message);
     ObjectStatus { address, generation: 0, observed_generation: 0, conditions: vec![ready], being }
 }
 
-fn of_state(state: &AgentState, dir: &std::path::Path) -> BeingFacts {
+fn of_state(state: &AgentState, name: &Name, dir: &std::path::Path) -> BeingFacts {
     let budget = &state.budget;
     BeingFacts {
         agent_id: Some(state.identity.agent_id.clone()),
@@ -147,6 +152,7 @@ fn of_state(state: &AgentState, dir: &std::path::Path) -> BeingFacts {
         total_tokens: budget.total_tokens,
         restarts: 0,
         state_dir: dir.to_owned(),
+        question: state.questions.waiting().map(|question| QuestionFacts::of(name, question)),
         surfaces: std::collections::BTreeMap::new(),
     }
 }

@@ -104,6 +104,11 @@ fn told(json: &str) -> String {
         "cost_debited" => format!("{} USD for {} tokens", text("amount"), record.get("tokens").cloned().unwrap_or_default()),
         "tool_started" => format!("{} {}", text("tool"), text("arguments")),
         "tool_finished" => format!("{} {} {}", text("tool"), text("status"), text("error_code")),
+        "input_requested" => {
+            let asked = |key: &str| record.pointer(&format!("/question/{key}")).and_then(Value::as_str).unwrap_or_default();
+            format!("{} {}", asked("tool"), asked("arguments"))
+        }
+        "input_answered" => record.pointer("/answer/is").and_then(Value::as_str).unwrap_or_default().to_owned(),
         "revenue_credited" => format!("{} USD from {}", text("amount"), text("source")),
         "funds_granted" => format!("{} USD as {}", text("usd"), text("id")),
         "warning" | "told" => text("message").to_owned(),

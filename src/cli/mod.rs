@@ -12,6 +12,7 @@ mod logs;
 mod model;
 mod offline;
 mod progress;
+mod questions;
 mod serve;
 mod single;
 mod state;

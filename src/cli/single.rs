@@ -26,6 +26,9 @@ use crate::{
 /// Runs one being until it is stopped or has nothing left to do.
 pub(super) async fn run(context: &Context, arguments: &Single) -> Result<(), Failure> {
     let ended = Box::pin(live(context, arguments, Until::Idle)).await?;
+    if let Some(Phase::Asking { number, tool, .. }) = &ended.idle {
+        say(&format!("{}; {ASKING}", asking(*number, tool)));
+    }
     let snapshot = &ended.snapshot;
     say(&format!("stopped after cycle {} with {} USD left", snapshot.cycle, snapshot.remaining));
     Ok(())
@@ -38,6 +41,13 @@ pub(super) async fn once(context: &Context, arguments: &Single) -> Result<(), Fa
         Some(report) => print(&format!("{:#}\n", json!(report))),
         None => Err(no_cycle(ended.idle)),
     }
+}
+
+/// Where a question can be answered.
+const ASKING: &str = "apply the manifest, so that a daemon animates it, then `singularity questions` and `singularity approve ID`";
+
+fn asking(number: u64, tool: &str) -> String {
+    format!("question {number}, a call of {tool}, waits for approval in the being's state, and nobody can answer it here")
 }
 
 /// Why no cycle was lived.
@@ -53,6 +63,7 @@ fn no_cycle(idle: Option<Phase>) -> Failure {
         Some(Phase::Limited { because, .. } | Phase::Exhausted { because }) => {
             Failure::new(Class::Runtime, format!("the being lived no cycle: {because}"))
         }
+        Some(Phase::Asking { number, tool, .. }) => Failure::new(Class::Runtime, asking(number, &tool)).hinting(ASKING),
         _ => Failure::new(Class::Runtime, "stopped before the cycle ended"),
     }
 }
@@ -229,7 +240,7 @@ async fn show_pulling(weights: Weights, is_lively: bool) {
 
 fn refused(error: &AnimateError) -> Failure {
     let class = match error {
-        AnimateError::State(_) | AnimateError::Workspace { .. } => Class::State,
+        AnimateError::State(_) | AnimateError::Workspace { .. } | AnimateError::Sightings(_) => Class::State,
         AnimateError::Surfaces(_) | AnimateError::Model(_) => Class::Upstream,
         AnimateError::Catalogue(CatalogueError::RequiredSurface(_)) => Class::Upstream,
         AnimateError::Catalogue(_) => Class::Runtime,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::scalar::{Glob, HexDigest, HttpUrl, Identifier, Money, ObjectName, SpanText};
+use super::scalar::{Glob, HexDigest, HttpUrl, Identifier, Money, ObjectName, SpanText, ToolName};
 
 /// A whole manifest: any number of models, surfaces, caps and beings, and the defaults that are merged under them.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -140,6 +140,14 @@ pub(crate) struct SurfaceDocument {
     pub trusted_revenue: Option<bool>,
     /// What becomes of a result that would leak a secret or a path: `reject` replaces it, `redact` only the offending part.
     pub boundary: Option<BoundaryName>,
+    /// Other names for tools, by the server's own names for them: a tool whose name models refuse, or that clashes with another.
+    pub rename: BTreeMap<String, ToolName>,
+    /// Globs over the server's own names of its tools: those that beings get. All of them when it is left out.
+    pub allow: Option<Vec<Glob>>,
+    /// Globs over the server's own names of its tools: those that no being gets, also when `allow` names them.
+    pub deny: Option<Vec<Glob>>,
+    /// Whether a tool whose description or schema is not what it was when it was first seen is kept from the being. Otherwise that is only told.
+    pub pin: Option<bool>,
 }
 
 /// Whose process a surface is.
@@ -195,6 +203,10 @@ pub(crate) struct BeingDocument {
     pub grant: Option<Vec<GrantDocument>>,
     /// What the operator armed.
     pub capabilities: Option<CapabilityDocument>,
+    /// Globs over names of tools: calls of these wait for `singularity approve` or `deny`.
+    pub approve: Option<Vec<Glob>>,
+    /// How long such a call waits; without an answer it is not made.
+    pub approve_within: Option<SpanText>,
     /// Who the being is; what is not declared is pinned at birth.
     pub identity: Option<IdentityDocument>,
     /// Free labels to select beings by.

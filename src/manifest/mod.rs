@@ -36,6 +36,7 @@ mod schema;
 mod settings;
 mod shape;
 mod spec;
+mod terms;
 mod text;
 
 pub use explain::{Explanation, UnknownPath, explain};
@@ -47,5 +48,5 @@ pub use schema::{manifest_schema, schema_of, schemas};
 pub use settings::{SETTINGS, Setting, SettingForm, Variables};
 pub use spec::{
     BeingSpec, Boundary, BudgetSpec, CapSpec, CapabilitySpec, CycleSpec, ExternalLas, Fleet, LasSpec, ModelSpec, PromptPolicy,
-    ProviderSpec, Scope, SecretSource, SurfaceSpec, TransportSpec,
+    ProviderSpec, Scope, SecretSource, SurfaceSpec, ToolTerms, TransportSpec,
 };

@@ -14,6 +14,7 @@ use super::{
     },
     problem::quoted,
     scalar::{self, Identifier, Money},
+    terms::terms,
 };
 use crate::{
     being::{DeclaredIdentity, Price},
@@ -150,7 +151,16 @@ pub(crate) fn surface(document: &SurfaceDocument, cx: &mut Cx<'_>) -> Option<Sur
     };
     bad_variables(document, cx);
     let trusted_revenue = document.trusted_revenue.unwrap_or(false);
-    Some(SurfaceSpec { transport: transport?, scope, env: document.env.clone(), timeout: timeout?, trusted_revenue, boundary })
+    let terms = terms(document, cx);
+    Some(SurfaceSpec {
+        transport: transport?,
+        scope,
+        env: document.env.clone(),
+        timeout: timeout?,
+        trusted_revenue,
+        boundary,
+        terms,
+    })
 }
 
 fn transport(document: &SurfaceDocument, cx: &mut Cx<'_>) -> Option<TransportSpec> {
@@ -234,6 +244,7 @@ pub(crate) fn being(document: &BeingDocument, cx: &mut Cx<'_>) -> Option<BeingSp
     let budget = budget(document.budget.as_ref(), cx);
     let grants = grants(document.grant.as_deref().unwrap_or_default(), cx);
     let capabilities = capabilities(document, cx);
+    let approve_within = cx.span(&["approve_within"], text(document.approve_within.as_ref().map(|span| &span.0)));
     texts(document, cx);
     let declares_specialty = cx.is_declared(&["specialty"]);
     let specialty = document.specialty.clone().unwrap_or_default();
@@ -262,6 +273,8 @@ pub(crate) fn being(document: &BeingDocument, cx: &mut Cx<'_>) -> Option<BeingSp
         budget,
         grants,
         capabilities,
+        approve: document.approve.iter().flatten().map(|glob| glob.0.clone()).collect(),
+        approve_within: approve_within?,
         identity,
         labels: document.labels.clone(),
     })

@@ -45,6 +45,10 @@ scalar!(
     Glob, "Glob", { "type": "string", "format": "glob", "minLength": 1, "maxLength": 256, "examples": ["fin*"] }
 );
 scalar!(
+    /// The name of a tool as models accept it: ASCII letters, digits, `-` and `_`.
+    ToolName, "Tool name", { "type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$" }
+);
+scalar!(
     /// An http or https URL.
     HttpUrl, "URL", { "type": "string", "format": "uri", "pattern": r"^https?://[^/\s?#]+", "maxLength": 4096 }
 );

@@ -32,7 +32,7 @@ pub(crate) struct Misfit {
 const NOT_YET: [(&str, &[&str]); 5] = [
     ("", &["platform", "category"]),
     ("surface", &["sandbox"]),
-    ("being", &["approve", "categories"]),
+    ("being", &["categories"]),
     ("being.cycle", &["cron", "on", "spread", "active", "missed"]),
     ("being.capabilities", &["platforms"]),
 ];

@@ -75,6 +75,29 @@ pub struct SurfaceSpec {
     pub timeout: Span,
     pub trusted_revenue: bool,
     pub boundary: Boundary,
+    #[serde(flatten)]
+    pub terms: ToolTerms,
+}
+
+/// Which of a server's tools beings get, and by what names. Globs and keys are of the server's own names.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolTerms {
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rename: BTreeMap<String, String>,
+    /// `None` is all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<String>,
+    /// Whether a tool that changed since it was first seen is kept from the being.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub pin: bool,
+}
+
+/// Lets what is not said stay unsaid in what is written.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// How a surface is reached.
@@ -128,6 +151,11 @@ pub struct BeingSpec {
     /// Grants by id.
     pub grants: BTreeMap<String, Usd>,
     pub capabilities: CapabilitySpec,
+    /// Globs over names of tools: calls that wait for a person.
+    #[serde(default)]
+    pub approve: Vec<String>,
+    #[serde(default)]
+    pub approve_within: Span,
     pub identity: DeclaredIdentity,
     pub labels: BTreeMap<String, String>,
 }

@@ -32,7 +32,7 @@ pub struct Change {
 }
 
 /// What each field of a being does when it changes (SPEC §11). The longest prefix counts; a field that is not named restarts.
-const BEING: [(&str, Effect); 18] = [
+const BEING: [(&str, Effect); 20] = [
     ("identity", Effect::Refuse),
     ("specialty", Effect::Refuse),
     ("budget.starting", Effect::Refuse),
@@ -48,22 +48,37 @@ const BEING: [(&str, Effect); 18] = [
     ("models", Effect::Hot),
     ("cycle", Effect::Hot),
     ("capabilities", Effect::Hot),
+    ("approve", Effect::Hot),
+    ("approve_within", Effect::Hot),
     ("paused", Effect::Hot),
     ("grants", Effect::Hot),
     ("labels", Effect::Hot),
+];
+
+/// The fields of a surface that its server need not know; all others start the surface anew.
+const SURFACE: [(&str, Effect); 6] = [
+    ("rename", Effect::Hot),
+    ("allow", Effect::Hot),
+    ("deny", Effect::Hot),
+    ("pin", Effect::Hot),
+    ("trusted_revenue", Effect::Hot),
+    ("boundary", Effect::Hot),
 ];
 
 /// What a change of the field at a dotted path does. Models, surfaces and caps carry nothing that a change could break.
 pub fn effect_of(kind: Kind, path: &str) -> Effect {
     match kind {
         Kind::Model | Kind::Cap => Effect::Hot,
-        Kind::Surface => Effect::Reload,
-        Kind::Being => {
-            let is_above = |above: &str| path == above || path.strip_prefix(above).is_some_and(|rest| rest.starts_with('.'));
-            let nearest = BEING.iter().filter(|(above, _)| is_above(above)).max_by_key(|(above, _)| above.len());
-            nearest.map_or(Effect::Restart, |(_, effect)| *effect)
-        }
+        Kind::Surface => nearest(&SURFACE, path, Effect::Reload),
+        Kind::Being => nearest(&BEING, path, Effect::Restart),
     }
+}
+
+/// What the longest prefix of a path says.
+fn nearest(table: &[(&str, Effect)], path: &str, otherwise: Effect) -> Effect {
+    let is_above = |above: &str| path == above || path.strip_prefix(above).is_some_and(|rest| rest.starts_with('.'));
+    let nearest = table.iter().filter(|(above, _)| is_above(above)).max_by_key(|(above, _)| above.len());
+    nearest.map_or(otherwise, |(_, effect)| *effect)
 }
 
 /// Every leaf that differs; lists are leaves.

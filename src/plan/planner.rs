@@ -110,11 +110,12 @@ fn plain<T: Serialize>(
 
 /// Changes of the models and surfaces that a being uses, by their addresses.
 fn used_changes(spec: &BeingSpec, changed: &BTreeMap<Address, Vec<Change>>) -> Vec<Change> {
-    let models = spec.models.iter().map(|name| (Kind::Model, Effect::Hot, name));
-    let surfaces = spec.las.surfaces.iter().map(|name| (Kind::Surface, Effect::Reload, name));
-    let used = models.chain(surfaces).map(|(kind, effect, name)| (Address::new(kind, name.clone()), effect));
-    let gather = |(at, effect): (Address, Effect)| {
-        let changes = changed.get(&at).filter(|changes| !changes.is_empty())?;
+    let models = spec.models.iter().map(|name| (Kind::Model, name));
+    let surfaces = spec.las.surfaces.iter().map(|name| (Kind::Surface, name));
+    let used = models.chain(surfaces).map(|(kind, name)| Address::new(kind, name.clone()));
+    let gather = |at: Address| {
+        let changes = changed.get(&at)?;
+        let effect = changes.iter().map(|change| change.effect).max()?;
         let side = |pick: fn(&Change) -> &Value| {
             changes.iter().map(|change| (change.path.clone(), pick(change).clone())).collect::<serde_json::Map<_, _>>()
         };

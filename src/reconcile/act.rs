@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    BeingFacts, Condition, ConditionKind, List, ObjectStatus, Reconciler, Status, SurfaceFacts,
+    BeingFacts, Condition, ConditionKind, List, ObjectStatus, QuestionFacts, Reconciler, Status, SurfaceFacts,
     reconciler::{Refusal, Refused},
     status::{activity, conditions},
 };
@@ -230,6 +230,7 @@ impl Reconciler {
             total_tokens: snapshot.as_ref().map_or(0, |snapshot| snapshot.total_tokens),
             restarts: view.restarts,
             state_dir: self.ground.home.being_dir(name),
+            question: snapshot.as_ref().and_then(|seen| Some(QuestionFacts::of(name, seen.question.as_ref()?))),
             surfaces: snapshot.as_ref().map_or_else(BTreeMap::new, surfaces),
         };
         let mut rows = conditions(&view, snapshot.as_ref(), refused);

@@ -5,13 +5,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    AppliedSet, KeepError,
-    sets::{Sets, read_json, write_json},
-};
+use super::{AppliedSet, sets::Sets};
 use crate::{
     manifest::{Fleet, Loaded, Overrides, Problems, Sources, read},
-    store::Home,
+    store::{Home, KeepError, read_json, write_json},
     vocab::{Address, Digest, Kind, Name, chain},
 };
 

@@ -13,15 +13,15 @@ use tokio::{
 };
 
 use super::{
-    AppliedSet, KeepError, Status,
+    AppliedSet, Status,
     declared::{Declared, Reading},
     watch::Watch,
 };
 use crate::{
     manifest::{Fleet, Overrides, Problems},
     plan::{Born, judge, plan},
-    runtime::{Assignment, Failure, Ground, Unit, UnitPhase},
-    store::remove,
+    runtime::{Answer, Assignment, Failure, Ground, NotAsked, Unit, UnitPhase},
+    store::{KeepError, remove},
     vocab::{Address, Kind, Name, chain},
 };
 
@@ -102,6 +102,7 @@ enum Request {
     Apply { set: Name, content: AppliedSet, dry_run: bool, reply: Reply<Applied> },
     Delete { address: Address, purge: bool, reply: Reply<Vec<String>> },
     DeleteSet { set: Name, reply: Reply<Vec<String>> },
+    Answer { being: Name, number: u64, answer: Answer, reply: Reply<()> },
 }
 
 type Reply<T> = oneshot::Sender<Result<T, RequestError>>;
@@ -156,6 +157,11 @@ impl Handle {
     /// Takes an applied set away.
     pub async fn delete_set(&self, set: Name) -> Result<Vec<String>, RequestError> {
         self.ask(|reply| Request::DeleteSet { set, reply }).await
+    }
+
+    /// Hands a person's word about a question to its being; done once it is durable.
+    pub async fn answer(&self, being: Name, number: u64, answer: Answer) -> Result<(), RequestError> {
+        self.ask(|reply| Request::Answer { being, number, answer, reply }).await
     }
 
     /// Ends the reconciler once all beings are stopped.
@@ -296,6 +302,7 @@ impl Reconciler {
                 answer => drop(reply.send(answer)),
             },
             Request::DeleteSet { set, reply } => drop(reply.send(self.delete_set(&set).await)),
+            Request::Answer { being, number, answer, reply } => self.pass_on(&being, number, answer, reply),
         }
     }
 
@@ -373,6 +380,22 @@ impl Reconciler {
             Kind::Model | Kind::Surface | Kind::Cap => format!("{address} is no longer declared"),
         };
         Ok(addresses.iter().map(told).collect())
+    }
+
+    /// Gives a person's word to a being, and tells what became of it without waiting here.
+    fn pass_on(&self, being: &Name, number: u64, answer: Answer, reply: Reply<()>) {
+        let id = format!("{being}.{number}");
+        let refused = move |why: &dyn fmt::Display| RequestError::Refused(format!("the answer to {id} does not count: {why}"));
+        let Some(unit) = self.units.get(being) else {
+            return drop(reply.send(Err(refused(&format!("no being/{being} runs; `singularity get` lists what does")))));
+        };
+        let Some(ticket) = unit.answer(number, answer) else {
+            return drop(reply.send(Err(refused(&NotAsked::Away))));
+        };
+        tokio::spawn(async move {
+            let taken = ticket.await.unwrap_or(Err(NotAsked::Away));
+            drop(reply.send(taken.map_err(|why| refused(&why))));
+        });
     }
 
     /// Answers the deletions whose beings are gone.

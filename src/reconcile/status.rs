@@ -3,7 +3,10 @@ use std::{collections::BTreeMap, path::PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::runtime::{Closed, Failure, Limit, Phase, Snapshot, UnitPhase, UnitView};
+use crate::{
+    runtime::{Closed, Failure, Limit, Phase, Question, Snapshot, UnitPhase, UnitView},
+    vocab::Name,
+};
 
 /// What the daemon knows, for people and programs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -131,9 +134,48 @@ pub struct BeingFacts {
     /// Where its state is.
     #[schemars(title = "State directory")]
     pub state_dir: PathBuf,
+    /// The call that waits for a person's word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "Question")]
+    pub question: Option<QuestionFacts>,
     /// The surfaces that it selected, by name.
     #[schemars(title = "Surfaces")]
     pub surfaces: BTreeMap<String, SurfaceFacts>,
+}
+
+/// A call that waits for `singularity approve` or `deny`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Question")]
+pub struct QuestionFacts {
+    /// What `approve` and `deny` take, such as `ada.3`.
+    #[schemars(title = "Id")]
+    pub id: String,
+    /// The tool that would be called.
+    #[schemars(title = "Tool")]
+    pub tool: String,
+    /// What it would be called with, as the model wrote it.
+    #[schemars(title = "Arguments")]
+    pub arguments: String,
+    /// When it was asked.
+    #[schemars(title = "Asked at")]
+    pub asked_at: String,
+    /// Without an answer until then, the call is not made.
+    #[schemars(title = "Until")]
+    pub until: String,
+}
+
+impl QuestionFacts {
+    /// Shows a question of a being.
+    pub fn of(being: &Name, question: &Question) -> Self {
+        Self {
+            id: format!("{being}.{}", question.number),
+            tool: question.tool.clone(),
+            arguments: question.arguments.clone(),
+            asked_at: question.asked_at.to_string(),
+            until: question.until.to_string(),
+        }
+    }
 }
 
 /// How a surface of a being is.
@@ -244,6 +286,7 @@ fn live_reason(snapshot: Option<&Snapshot>) -> &'static str {
         Some(Phase::Exhausted { .. }) => "Exhausted",
         Some(Phase::Limited { .. }) => snapshot.map_or("Limited", |snapshot| solvency(snapshot).1),
         Some(Phase::Finished) => "Finished",
+        Some(Phase::Asking { .. }) => "Asking",
         _ => "Running",
     }
 }
@@ -256,6 +299,9 @@ pub(super) fn activity(view: &UnitView, snapshot: Option<&Snapshot>) -> String {
             Phase::Thinking => "thinking".to_owned(),
             Phase::Retrying => "asking a model again".to_owned(),
             Phase::Calling { tool } => format!("calling {tool}"),
+            Phase::Asking { tool, until, .. } => {
+                format!("waiting for approval of {tool} until {}", until.strftime("%Y-%m-%d %H:%MZ"))
+            }
             Phase::Resting { until } => format!("resting until {}", until.strftime("%H:%M:%SZ")),
             Phase::Paused => "paused".to_owned(),
             Phase::Exhausted { because: Closed { worst: None, .. } } => "out of money".to_owned(),

@@ -13,13 +13,14 @@ use tokio::{sync::watch, task::JoinSet};
 use super::{Assignment, Driver, Ground, Snapshot, UnitView, Until};
 use crate::{
     being::{Being, ToolDefinition},
+    manifest::SurfaceSpec,
     model::ModelError,
-    store::{Boot, Life, StoreError},
+    store::{Boot, KeepError, Life, StoreError, read_json, write_json},
     surface::{
         Remote, RemoteTool,
         las::{Las, LasError, LasStart, SurfaceHealth},
     },
-    tool::{CatalogueError, Parts, Toolbox},
+    tool::{CatalogueError, Parts, Sightings, Toolbox},
     vocab::Name,
 };
 
@@ -34,6 +35,8 @@ pub enum AnimateError {
     Catalogue(#[from] CatalogueError),
     #[error("the model cannot be fetched")]
     Model(#[from] ModelError),
+    #[error(transparent)]
+    Sightings(#[from] KeepError),
     #[error("workspace {path} can't be used; make it a folder that this user may write")]
     Workspace {
         path: PathBuf,
@@ -50,6 +53,7 @@ impl AnimateError {
             Self::Surfaces(_) => "SurfaceUnavailable",
             Self::Catalogue(_) => "CatalogueRefused",
             Self::Model(_) => "ModelUnavailable",
+            Self::Sightings(_) => "StateUnusable",
             Self::Workspace { .. } => "WorkspaceUnusable",
         }
     }
@@ -61,7 +65,7 @@ impl AnimateError {
                 error,
                 StoreError::Held { .. } | StoreError::Full { .. } | StoreError::Unwritable { .. } | StoreError::Poisoned { .. }
             ),
-            Self::Surfaces(_) | Self::Model(_) | Self::Workspace { .. } => false,
+            Self::Surfaces(_) | Self::Model(_) | Self::Workspace { .. } | Self::Sightings(_) => false,
             Self::Catalogue(CatalogueError::RequiredSurface(_)) => false,
             Self::Catalogue(_) => true,
         }
@@ -71,6 +75,7 @@ impl AnimateError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::State(error) => error.hint(),
+            Self::Catalogue(error) => error.hint(),
             _ => None,
         }
     }
@@ -97,6 +102,8 @@ pub(super) struct Tools {
     listed: Vec<RemoteTool>,
     /// The chain of models that it was made with: a gateway among them says which models there are.
     models: Vec<Name>,
+    /// What the manifests said about the surfaces when it was made.
+    surfaces: BTreeMap<Name, SurfaceSpec>,
 }
 
 /// Opens a being: the state is locked and checked, then the tools are built, and only then does the journal say that it `started`.
@@ -198,12 +205,21 @@ impl Tools {
             state_dirs: kept_from(ground, &workspace, dir),
             workspace,
             models: knows(ground, assignment, agent),
+            seen: read_json(&ground.home.seen_tools(&assignment.name))?.unwrap_or_default(),
         };
-        Ok(Self { las, toolbox: Arc::new(Toolbox::new(parts)?), listed, models: spec.models.clone() })
+        let (models, surfaces) = (spec.models.clone(), assignment.surfaces.clone());
+        Ok(Self { las, toolbox: Arc::new(Toolbox::new(parts)?), listed, models, surfaces })
     }
 
-    /// Makes the catalogue anew where Las lists other tools than it did: a surface came up late, or changed its list. `None` where
-    /// nothing changed; a list that is refused is not looked at again.
+    /// Keeps what the tools look like, so that a change is noticed, also by a later process.
+    pub(super) fn remember(&self, ground: &Ground, name: &Name) -> Result<(), KeepError> {
+        let path = ground.home.seen_tools(name);
+        let before: Option<Sightings> = read_json(&path)?;
+        if before.as_ref() == Some(self.toolbox.seen()) { Ok(()) } else { write_json(&path, self.toolbox.seen()) }
+    }
+
+    /// Makes the catalogue anew where Las lists other tools than it did, a surface came up late or changed its list, or where the
+    /// manifests say something else about the tools. `None` where nothing changed; a list that is refused is not looked at again.
     pub(super) fn relist(
         &mut self,
         ground: &Arc<Ground>,
@@ -212,10 +228,10 @@ impl Tools {
         agent: &str,
     ) -> Option<Result<(), AnimateError>> {
         let listed = self.las.tools();
-        if listed == self.listed && assignment.being.models == self.models {
+        if listed == self.listed && assignment.being.models == self.models && assignment.surfaces == self.surfaces {
             return None;
         }
-        (self.listed, self.models) = (listed, assignment.being.models.clone());
+        (self.listed, self.models, self.surfaces) = (listed, assignment.being.models.clone(), assignment.surfaces.clone());
         let made = Self::around(Arc::clone(&self.las), ground, assignment, dir, agent);
         Some(made.map(|tools| *self = tools))
     }

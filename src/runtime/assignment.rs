@@ -1,13 +1,14 @@
 use std::{collections::BTreeMap, sync::Arc};
 
+use globset::{Glob, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     being::{
-        AgentState, Birth, Counter, DeclaredIdentity, Input, Limits, Mind, MindChange, Offer, Price, Retry, Rules, ToolDefinition,
-        default_prompt,
+        AgentState, Approval, Birth, Counter, DeclaredIdentity, Input, Limits, Mind, MindChange, Offer, Price, Retry, Rules,
+        ToolDefinition, default_prompt,
     },
-    manifest::{BeingSpec, CapSpec, Fleet, PromptPolicy, ProviderSpec, SurfaceSpec},
+    manifest::{BeingSpec, Boundary, CapSpec, Fleet, PromptPolicy, ProviderSpec, SurfaceSpec, ToolTerms},
     runtime::{Until, ground::Ground},
     vocab::Name,
 };
@@ -78,9 +79,19 @@ impl Assignment {
             counter: Counter::estimate(),
             max_tokens: self.max_tokens,
             retry: Retry { max_attempts, ..Retry::default() },
+            approval: self.approval(),
             limits: self.limits(),
             offers: self.offers.iter().map(|(name, (price, max_tokens))| self.offer(name, *price, *max_tokens)).collect(),
         }
+    }
+
+    /// The patterns were checked when the manifest was read; what cannot be read now matches nothing.
+    fn approval(&self) -> Approval {
+        let mut tools = GlobSetBuilder::new();
+        for glob in self.being.approve.iter().filter_map(|pattern| Glob::new(pattern).ok()) {
+            tools.add(glob);
+        }
+        Approval { tools: tools.build().unwrap_or_default(), within: self.being.approve_within }
     }
 
     fn limits(&self) -> Limits {
@@ -95,8 +106,20 @@ impl Assignment {
 
     /// Tells whether the being needs another Las, catalogue or download than under `other`.
     pub fn needs_other_tools(&self, other: &Self) -> bool {
-        let parts = |of: &Self| (of.being.capabilities, of.needs_weights);
-        parts(self) != parts(other) || (&self.surfaces, &self.being.las) != (&other.surfaces, &other.being.las)
+        let parts = |of: &Self| (of.being.capabilities, of.needs_weights, of.servers());
+        parts(self) != parts(other) || self.being.las != other.being.las
+    }
+
+    /// The surfaces as processes and connections know them: which tools of them are offered, and what their words are worth, needs no
+    /// other server.
+    fn servers(&self) -> BTreeMap<Name, SurfaceSpec> {
+        let server = |spec: &SurfaceSpec| SurfaceSpec {
+            terms: ToolTerms::default(),
+            trusted_revenue: false,
+            boundary: Boundary::default(),
+            ..spec.clone()
+        };
+        self.surfaces.iter().map(|(name, spec)| (name.clone(), server(spec))).collect()
     }
 
     /// What a living being has to be told: grants that it lacks, and edits of what an operator holds.

@@ -4,22 +4,21 @@ use tokio::{
     sync::{mpsc, oneshot, watch},
     task::JoinSet,
 };
-use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     AnimateError, Assignment, Ground, Phase, Snapshot, UnitView,
-    animate::{Tools, prepare},
+    animate::Tools,
     clock::Stopwatch,
     ledger::Pass,
+    questions::{NotAsked, refuse},
+    refit::{Building, finished},
 };
 use crate::{
-    being::{
-        Being, ChatRequest, Effect, Ending, Event, Input, Ready, Report, Rules, ThinkError, ThinkErrorClass, Thought, ToolCall,
-    },
-    model::{self, Counted, ModelError, Reach, Spent},
+    being::{Answer, Being, Effect, Ending, Event, Input, Ready, Report, Rules, ToolCall},
+    model::Reach,
     store::{Life, StoreError},
     tool::Stamp,
-    vocab::{Span, Timestamp, Usd, chain},
+    vocab::Timestamp,
 };
 
 /// What a running being can be told from outside.
@@ -29,6 +28,8 @@ pub enum Command {
     Stop,
     /// Take an edited assignment; the answer says whether it is in force.
     Assign(Box<Assignment>, oneshot::Sender<Result<(), AnimateError>>),
+    /// Take what a person said about a question; the answer says whether it counts.
+    Answer { number: u64, answer: Answer, reply: oneshot::Sender<Result<(), NotAsked>> },
 }
 
 /// When a being ends by itself.
@@ -61,7 +62,7 @@ pub struct Cut {
 }
 
 /// How long an effect that is under way may go on after a stop.
-const GRACE: Duration = Duration::from_secs(10);
+pub(super) const GRACE: Duration = Duration::from_secs(10);
 
 /// One animated being and all that it needs.
 #[derive(Debug)]
@@ -91,39 +92,13 @@ pub struct Driver {
     pub(super) pass: Option<Pass>,
 }
 
-type Reply = oneshot::Sender<Result<(), AnimateError>>;
-
-/// An edit that waits for its tools.
-#[derive(Debug)]
-pub(super) struct Building {
-    new: Assignment,
-    reply: Reply,
-    task: AbortOnDropHandle<Result<Tools, AnimateError>>,
-}
-
 /// Waits until a stop is said once more. Edits are let go: the being that they are for has ended.
 async fn second_stop(commands: &mut mpsc::Receiver<Command>) {
     loop {
         match commands.recv().await {
-            Some(Command::Assign(..)) => {}
+            Some(Command::Assign(..) | Command::Answer { .. }) => {}
             Some(Command::Stop) => return,
             None => std::future::pending().await,
-        }
-    }
-}
-
-/// Waits for tools that are being built; for ever, when there are none. Cancel safe.
-async fn finished(building: &mut Option<Building>) -> Result<Tools, AnimateError> {
-    loop {
-        let Some(Building { task, .. }) = building else { std::future::pending().await };
-        match task.await {
-            Ok(result) => return result,
-            Err(error) => {
-                if error.is_panic() {
-                    tracing::error!("the tools of an edit could not be built, by a fault of this program: {error}");
-                }
-                *building = None;
-            }
         }
     }
 }
@@ -163,6 +138,7 @@ impl Driver {
             self.tell(edit).await?;
         }
         self.count_in();
+        self.tell_of_tools().await?;
         let mut woken = None;
         let mut next = None;
         loop {
@@ -170,7 +146,7 @@ impl Driver {
                 None => match self.wait(woken, commands).await? {
                     Waited::Wake => {
                         woken = Some(Stopwatch::start());
-                        self.take_stock();
+                        self.take_stock().await?;
                         self.wake()
                     }
                     Waited::Next(effect) => {
@@ -189,6 +165,10 @@ impl Driver {
                     let carried_out = self.call(call);
                     self.beside(carried_out, phase, GRACE, commands).await?.map_or(Input::Abandoned, Input::Called)
                 }
+                Some(Effect::Ask(question)) => {
+                    next = self.ask(&question, commands).await?;
+                    continue;
+                }
                 Some(Effect::Rest(report)) => {
                     self.rested(report)?;
                     continue;
@@ -200,7 +180,7 @@ impl Driver {
     }
 
     /// Steps the being and makes the facts durable; what comes back may be carried out.
-    async fn tell(&mut self, input: Input) -> Result<Option<Effect>, StoreError> {
+    pub(super) async fn tell(&mut self, input: Input) -> Result<Option<Effect>, StoreError> {
         let now = self.ground.clock.now();
         self.look_at_models();
         let Ready { facts, then } = self.being.step(&self.rules, input, now);
@@ -228,7 +208,7 @@ impl Driver {
         if self.life.wants_checkpoint() { self.draw() } else { Ok(()) }
     }
 
-    fn show(&self, phase: Phase) {
+    pub(super) fn show(&self, phase: Phase) {
         self.board.send_replace(Some(self.snapshot(phase)));
     }
 
@@ -289,6 +269,7 @@ impl Driver {
             };
             match command {
                 Some(Command::Assign(assignment, reply)) => self.assign(*assignment, reply).await?,
+                Some(Command::Answer { number, reply, .. }) => refuse(reply, self.not_asked(number)),
                 Some(Command::Stop) | None => return Ok(self.tell(Input::Stop).await?.map_or(Waited::Wake, Waited::Next)),
             }
         }
@@ -299,6 +280,10 @@ impl Driver {
         let spec = &self.assignment.being;
         if spec.paused {
             return (Phase::Paused, None);
+        }
+        // What a person said, or the time that passed, is heard whatever holds the next cycle.
+        if self.being.is_busy() {
+            return (Phase::Thinking, Some(Stopwatch::start().after(Duration::ZERO)));
         }
         let woken = match self.held() {
             Some(held) if self.being.told() == Some(&held.because.limit) => return held.rest(self.ground.clock.now()),
@@ -351,6 +336,7 @@ impl Driver {
                 result = finished(&mut self.building), if may_swap => self.built(result).await?,
                 command = commands.recv() => match command {
                     Some(Command::Assign(assignment, reply)) => self.assign(*assignment, reply).await?,
+                    Some(Command::Answer { number, reply, .. }) => refuse(reply, self.not_asked(number)),
                     Some(Command::Stop) if deadline.is_none() => {
                         self.tell(Input::Stop).await?;
                         self.show(Phase::Stopping);
@@ -366,94 +352,6 @@ impl Driver {
         }
     }
 
-    /// Gives the being, between two cycles, the tools that its surfaces list now.
-    fn take_stock(&mut self) {
-        let agent = self.being.state().identity.agent_id.clone();
-        match self.tools.relist(&self.ground, &self.assignment, &self.dir, &agent) {
-            None => {}
-            Some(Ok(())) => self.rules = self.assignment.rules(self.tools.toolbox.definitions(), self.until),
-            Some(Err(error)) => {
-                let told = chain(&error);
-                tracing::warn!(being = %self.assignment.name, "its surfaces list other tools, which are refused; it goes on as it was: {told}");
-            }
-        }
-    }
-
-    /// Takes an edit. Where it needs other tools, they are built beside what the being does.
-    async fn assign(&mut self, new: Assignment, reply: Reply) -> Result<(), StoreError> {
-        self.building = None;
-        if !new.needs_other_tools(&self.assignment) {
-            return self.enforce(new, reply).await;
-        }
-        let (ground, dir) = (Arc::clone(&self.ground), self.dir.clone());
-        let (wanted, agent) = (new.clone(), self.being.state().identity.agent_id.clone());
-        let task = AbortOnDropHandle::new(tokio::spawn(async move {
-            prepare(&ground, &wanted).await?;
-            Tools::build(&ground, &wanted, &dir, &agent).await
-        }));
-        self.building = Some(Building { new, reply, task });
-        Ok(())
-    }
-
-    /// Lets the new tools take the place of the old ones; when they could not be built, all stays as it was.
-    async fn built(&mut self, result: Result<Tools, AnimateError>) -> Result<(), StoreError> {
-        let Some(Building { new, reply, .. }) = self.building.take() else { return Ok(()) };
-        match result {
-            Ok(tools) => {
-                let old = std::mem::replace(&mut self.tools, tools);
-                self.retiring.spawn(async move { old.las.stop(GRACE).await });
-                self.enforce(new, reply).await
-            }
-            Err(error) => {
-                drop(reply.send(Err(error)));
-                Ok(())
-            }
-        }
-    }
-
-    /// Puts an edit into force.
-    async fn enforce(&mut self, new: Assignment, reply: Reply) -> Result<(), StoreError> {
-        self.rules = new.rules(self.tools.toolbox.definitions(), self.until);
-        let before = std::mem::replace(&mut self.assignment, new);
-        self.count_in();
-        if let Some(in_force) = &self.in_force {
-            in_force.send_modify(|view| view.assignment = Arc::new(self.assignment.clone()));
-        }
-        for edit in self.assignment.edits(Some(&before), self.being.state()) {
-            self.tell(edit).await?;
-        }
-        drop(reply.send(Ok(())));
-        Ok(())
-    }
-
-    /// Asks a model, after a wait in which a stop is obeyed at once.
-    async fn thought(
-        &mut self,
-        request: ChatRequest,
-        after: Span,
-        worst: Usd,
-        commands: &mut mpsc::Receiver<Command>,
-    ) -> Result<Input, StoreError> {
-        let phase = if after == Span::ZERO { Phase::Thinking } else { Phase::Retrying };
-        let wait = tokio::time::sleep(after.as_duration());
-        if after > Span::ZERO && self.beside(wait, phase.clone(), Duration::ZERO, commands).await?.is_none() {
-            return Ok(Input::Abandoned);
-        }
-        if let Some(held) = self.pass(worst, &phase, commands).await? {
-            return Ok(held);
-        }
-        let (ground, chain) = (Arc::clone(&self.ground), self.assignment.being.models.clone());
-        let agent = self.being.state().identity.agent_id.clone();
-        let watch = Stopwatch::start();
-        let counted = Counted::default();
-        let counting = counted.clone();
-        let think = async move { ground.models.complete_counting(&agent, &chain, &request, &counting).await };
-        let result = self.beside(think, phase, GRACE, commands).await?;
-        let result = result.map(|result| result.map(thought).map_err(|error| think_error(&error)));
-        let result = result.or_else(|| given_up(counted.take()).map(Err));
-        Ok(result.map_or(Input::Abandoned, |result| Input::Thought { result, elapsed: watch.elapsed() }))
-    }
-
     fn call(&self, call: ToolCall) -> impl Future<Output = crate::being::Outcome> + Send + use<> {
         let (toolbox, mind) = (Arc::clone(&self.tools.toolbox), self.being.state().mind.clone());
         let stamp = Stamp { id: self.ground.ids.next(), at: self.ground.clock.now() };
@@ -465,31 +363,4 @@ impl Driver {
 enum Waited {
     Wake,
     Next(Effect),
-}
-
-fn thought(answer: model::Answer) -> Thought {
-    let passed_over = answer.passed_over.iter().map(|(model, error)| passed_over(model.as_str(), error)).collect();
-    Thought { completion: answer.completion, price: answer.price, passed_over }
-}
-
-fn passed_over(model: &str, error: &ModelError) -> ThinkError {
-    let error = think_error(error);
-    ThinkError { message: format!("model `{model}` did not answer: {}", error.message), ..error }
-}
-
-/// What a request that was given up is known to have cost, if anything.
-fn given_up(counted: Vec<Spent>) -> Option<ThinkError> {
-    let spent: Vec<_> = counted.into_iter().map(|spent| (spent.usage, spent.price)).collect();
-    let message = "the request was given up; what models counted that did not answer is paid".to_owned();
-    (!spent.is_empty()).then_some(ThinkError { class: ThinkErrorClass::Transient { retry_after: None }, message, spent })
-}
-
-fn think_error(error: &ModelError) -> ThinkError {
-    let class = match error.class {
-        model::Class::Permanent => ThinkErrorClass::Permanent,
-        model::Class::TooLong => ThinkErrorClass::TooLong,
-        model::Class::Transient { retry_after } => ThinkErrorClass::Transient { retry_after },
-    };
-    let spent = error.spent.iter().map(|spent| (spent.usage, spent.price)).collect();
-    ThinkError { class, message: error.to_string(), spent }
 }

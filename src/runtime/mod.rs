@@ -17,11 +17,14 @@ mod embedded;
 mod ground;
 mod ledger;
 mod purse;
+mod questions;
+mod refit;
 mod snapshot;
+mod think;
 mod unit;
 
 pub use crate::{
-    being::{Closed, Limit},
+    being::{Answer, Closed, Limit, Question},
     surface::las::SurfaceHealth,
     tool::CatalogueError,
 };
@@ -32,5 +35,6 @@ pub use driver::{Command, Cut, Driver, Ended, Until};
 pub use embedded::{Pulling, Weights};
 pub use ground::Ground;
 pub use ledger::{Ledger, Used};
+pub use questions::NotAsked;
 pub use snapshot::{Phase, Snapshot};
 pub use unit::{Failure, Unit, UnitPhase, UnitView};

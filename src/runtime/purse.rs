@@ -54,6 +54,7 @@ impl Driver {
     /// What a being is told when it is time for a cycle. Of its own limits it knows by itself.
     pub(super) fn wake(&self) -> Input {
         match self.held() {
+            _ if self.being.is_busy() => Input::Wake,
             Some(Held { because, .. }) if matches!(because.limit, Limit::Cap(_)) => Input::Capped(because),
             _ => Input::Wake,
         }

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    being::{AgentState, BeingStatus, Closed, Report},
+    being::{AgentState, BeingStatus, Closed, Question, Report},
     surface::las::SurfaceHealth,
     vocab::{Name, Timestamp, Usd},
 };
@@ -23,6 +23,8 @@ pub struct Snapshot {
     pub updated_at: Timestamp,
     /// How the last cycle of this process ended.
     pub last_report: Option<Report>,
+    /// The question that waits for a person.
+    pub question: Option<Question>,
     /// How the selected surfaces are.
     pub surfaces: BTreeMap<Name, SurfaceHealth>,
 }
@@ -37,6 +39,8 @@ pub enum Phase {
     Retrying,
     /// A tool is called.
     Calling { tool: String },
+    /// A call waits for a person's word.
+    Asking { number: u64, tool: String, until: Timestamp },
     /// It rests until the next cycle.
     Resting { until: Timestamp },
     /// It is paused by its operator.
@@ -66,6 +70,7 @@ impl Snapshot {
             total_tokens: state.budget.total_tokens,
             updated_at: state.updated_at,
             last_report,
+            question: state.questions.waiting().cloned(),
             surfaces,
         }
     }

@@ -6,9 +6,12 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::{AnimateError, Assignment, Command, Cut, Driver, Ground, Snapshot, Start, Until, animate::animate, clock::Stopwatch};
+use super::{
+    AnimateError, Assignment, Command, Cut, Driver, Ground, NotAsked, Snapshot, Start, Until, animate::animate, clock::Stopwatch,
+    questions::refuse,
+};
 use crate::{
-    being::Ending,
+    being::{Answer, Ending},
     process::Backoff,
     store::Boot,
     vocab::{Timestamp, chain},
@@ -97,6 +100,13 @@ impl Unit {
         Some(ticket)
     }
 
+    /// Hands over what a person said about a question; the ticket tells whether it counts. `None` when the unit is too busy to take it now.
+    pub fn answer(&self, number: u64, answer: Answer) -> Option<oneshot::Receiver<Result<(), NotAsked>>> {
+        let (reply, ticket) = oneshot::channel();
+        self.commands.try_send(Command::Answer { number, answer, reply }).ok()?;
+        Some(ticket)
+    }
+
     /// Tells whether nothing keeps the being alive any more.
     pub fn is_over(&self) -> bool {
         self.task.is_finished()
@@ -181,6 +191,10 @@ impl Keeper {
                     self.take(*assignment, reply);
                     Ok(None)
                 }
+                Some(Command::Answer { reply, .. }) => {
+                    refuse(reply, NotAsked::Away);
+                    Ok(None)
+                }
                 Some(Command::Stop) | None => Err(Over::Stopped),
             },
         }
@@ -206,6 +220,10 @@ impl Keeper {
         match command {
             Some(Command::Assign(assignment, reply)) => {
                 self.take(*assignment, reply);
+                true
+            }
+            Some(Command::Answer { reply, .. }) => {
+                refuse(reply, NotAsked::Away);
                 true
             }
             Some(Command::Stop) | None => false,
@@ -247,6 +265,7 @@ fn over(ended: Result<super::Ended, Cut>) -> Over {
 }
 
 fn failed(error: &AnimateError) -> Over {
-    let failure = Failure { reason: error.reason().to_owned(), message: chain(error) };
+    let message = [Some(chain(error)), error.hint()].into_iter().flatten().collect::<Vec<_>>().join("; ");
+    let failure = Failure { reason: error.reason().to_owned(), message };
     Over::Failed { permanent: error.is_permanent(), failure }
 }

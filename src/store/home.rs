@@ -126,6 +126,11 @@ impl Home {
         self.path.join("daemon.log")
     }
 
+    /// What the tools of a being's surfaces looked like when they were first seen.
+    pub fn seen_tools(&self, name: &Name) -> PathBuf {
+        self.path.join("tools").join(format!("{name}.json"))
+    }
+
     /// The sets of manifests that were applied.
     pub fn sets(&self) -> PathBuf {
         self.path.join("sets")

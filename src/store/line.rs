@@ -11,13 +11,15 @@ pub(super) const MAX_LINE: usize = 64 << 20;
 const SEAL_LENGTH: usize = 18;
 
 /// The types of events that this version knows.
-pub(super) const KNOWN: [&str; 18] = [
+pub(super) const KNOWN: [&str; 20] = [
     "started",
     "cycle_started",
     "model_completed",
     "cost_debited",
     "tool_started",
     "tool_finished",
+    "input_requested",
+    "input_answered",
     "revenue_credited",
     "funds_granted",
     "mind_changed",

@@ -11,6 +11,8 @@ use crate::{being::ToolDefinition, manifest::CapabilitySpec, surface::RemoteTool
 
 /// How many tools one being may be shown.
 const MAX_TOOLS: usize = 1_024;
+/// How long the name of a tool may be, with its surface: models' providers refuse longer ones.
+const MAX_NAME: usize = 64;
 /// How large the schema of one tool may be.
 const MAX_SCHEMA_BYTES: usize = 256 * 1024;
 /// How much of what a schema says against an argument is told.
@@ -21,6 +23,8 @@ const MAX_TOLD: usize = 240;
 pub enum CatalogueError {
     #[error("tool: invalid tool name: {0}")]
     InvalidName(String),
+    #[error("tool: tool name is longer than the {MAX_NAME} characters that models accept: {0}")]
+    LongName(String),
     #[error("tool: tool schema is not an object: {0}")]
     SchemaNotObject(String),
     #[error("tool: duplicate tool: {0}")]
@@ -31,6 +35,26 @@ pub enum CatalogueError {
     UnusableSchema { tool: String, problem: String },
     #[error("tool: {0} tools are more than the {MAX_TOOLS} that a being may have; select fewer surfaces with `las.only`")]
     TooMany(usize),
+}
+
+impl CatalogueError {
+    /// The line of the manifest that solves it.
+    pub fn hint(&self) -> Option<String> {
+        let (Self::InvalidName(name) | Self::LongName(name) | Self::Duplicate(name)) = self else { return None };
+        let (surface, own) = name.split_once("__")?;
+        if matches!(self, Self::Duplicate(_)) {
+            return Some(format!(
+                "leave it out, on [surface.{surface}]: deny = [{own:?}]; or give it another name there, by `rename`"
+            ));
+        }
+        let room = MAX_NAME.saturating_sub(surface.len() + 2);
+        let plain = own.chars().map(|c| if is_plain(c) { c } else { '_' }).take(room).collect::<String>();
+        Some(format!("give it another name, on [surface.{surface}]: rename = {{ {own:?} = {plain:?} }}"))
+    }
+}
+
+const fn is_plain(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-')
 }
 
 /// Who carries a tool out.
@@ -94,8 +118,11 @@ impl Catalogue {
 /// Checks name, schema and uniqueness, in this order, and compiles the schema.
 fn admit(origin: Origin, tool: &ToolDefinition, seen: &mut BTreeSet<String>) -> Result<Validator, CatalogueError> {
     let name = &tool.name;
-    if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')) {
+    if name.is_empty() || !name.chars().all(is_plain) {
         return Err(CatalogueError::InvalidName(name.chars().take(MAX_TOLD).collect()));
+    }
+    if name.len() > MAX_NAME {
+        return Err(CatalogueError::LongName(name.chars().take(MAX_TOLD).collect()));
     }
     if !tool.parameters.is_object() {
         return Err(CatalogueError::SchemaNotObject(name.clone()));
@@ -156,6 +183,24 @@ mod tests {
         }
         assert_eq!(refusal(vec![tool("a__b", object()), tool("a__b", object())]), "tool: duplicate tool: a__b");
         assert_eq!(refusal(vec![tool("singularity_file_read", object())]), "tool: duplicate tool: singularity_file_read");
+    }
+
+    #[test]
+    fn a_refused_name_comes_with_the_line_that_solves_it() {
+        let error = |names: &[&str]| {
+            Catalogue::new(names.iter().map(|name| tool(name, object())).collect(), ALL, &[]).expect_err("refused")
+        };
+        let hint = |names: &[&str]| error(names).hint().unwrap();
+        assert!(hint(&["files__a.b/c"]).ends_with(r#"on [surface.files]: rename = { "a.b/c" = "a_b_c" }"#));
+        assert!(hint(&["files__x", "files__x"]).contains(r#"on [surface.files]: deny = ["x"]"#));
+        let long = format!("files__{}", "x".repeat(58));
+        assert!(
+            error(&[&long])
+                .to_string()
+                .starts_with("tool: tool name is longer than the 64 characters that models accept: files__x")
+        );
+        assert!(hint(&[&long]).ends_with(&format!(r#"= "{}" }}"#, "x".repeat(57))));
+        assert!(Catalogue::new(vec![tool(&long[..64], object())], ALL, &[]).is_ok());
     }
 
     #[test]

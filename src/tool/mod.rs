@@ -21,10 +21,12 @@ mod builtin;
 mod catalogue;
 mod files;
 mod layout;
+mod offered;
 mod result;
 mod revenue;
 mod toolbox;
 
 pub use catalogue::CatalogueError;
+pub use offered::{Sighting, Sightings};
 pub use revenue::RevenueError;
 pub use toolbox::{Knows, Parts, Stamp, Toolbox};

@@ -9,6 +9,7 @@ use super::{
     builtin::{self, Ask, Builtin, INVALID_ARGUMENTS},
     catalogue::{Catalogue, CatalogueError, Entry, Origin, surface_of},
     files::{FileError, Workspace},
+    offered::{Offered, Sightings},
     result::{self, Answer, Verdict},
     revenue::{self, RevenueError},
 };
@@ -40,6 +41,8 @@ pub struct Parts {
     /// Folders that no file tool reaches, wherever they lie.
     pub state_dirs: Vec<PathBuf>,
     pub models: Knows,
+    /// What the tools of the surfaces looked like when they were first seen.
+    pub seen: Sightings,
 }
 
 /// The id and the instant that a call is given.
@@ -54,6 +57,10 @@ pub struct Toolbox {
     catalogue: Catalogue,
     remote: Option<Arc<dyn Remote>>,
     surfaces: BTreeMap<Name, SurfaceSpec>,
+    /// The servers' own names of tools that were renamed.
+    theirs: BTreeMap<String, String>,
+    seen: Sightings,
+    notices: Vec<String>,
     workspace: Workspace,
     layout: Layout,
     models: Knows,
@@ -78,16 +85,37 @@ impl Toolbox {
     /// Lists what the parts offer, checks all of it and compiles the schemas.
     pub fn new(parts: Parts) -> Result<Self, CatalogueError> {
         let listed = parts.remote.as_deref().map(Remote::tools).unwrap_or_default();
-        let catalogue = Catalogue::new(listed, parts.capabilities, &parts.required)?;
+        let Offered { tools, theirs, seen, notices } = Offered::new(listed, &parts.surfaces, &parts.seen);
+        let catalogue = Catalogue::new(tools, parts.capabilities, &parts.required)?;
         let real = std::fs::canonicalize(&parts.workspace).unwrap_or_else(|_| parts.workspace.clone());
         let layout = Layout::of([parts.workspace.as_path(), real.as_path()]);
         let workspace = Workspace { root: parts.workspace, state_dirs: parts.state_dirs };
-        Ok(Self { catalogue, remote: parts.remote, surfaces: parts.surfaces, workspace, layout, models: parts.models })
+        Ok(Self {
+            catalogue,
+            remote: parts.remote,
+            surfaces: parts.surfaces,
+            theirs,
+            seen,
+            notices,
+            workspace,
+            layout,
+            models: parts.models,
+        })
     }
 
     /// The whole catalogue in one lasting order, as models are shown it.
     pub fn definitions(&self) -> Arc<[ToolDefinition]> {
         Arc::clone(&self.catalogue.definitions)
+    }
+
+    /// What the tools look like now, to be remembered: a tool that is kept back stands there as it was.
+    pub const fn seen(&self) -> &Sightings {
+        &self.seen
+    }
+
+    /// What an operator should be told about the tools that were listed.
+    pub fn notices(&self) -> &[String] {
+        &self.notices
     }
 
     /// Carries one call out. Whatever comes of it has passed the output boundary.
@@ -167,7 +195,8 @@ impl Toolbox {
         };
         let (trusted, mode) = self.terms(tool);
         let asked = trusted.then(|| arguments.clone());
-        match remote.call(tool, arguments).await {
+        let theirs = self.theirs.get(tool).map_or(tool, String::as_str);
+        match remote.call(theirs, arguments).await {
             Ok(raw) => self.answered(tool, result::read(raw), mode, asked.as_ref()),
             Err(CallError::Failed { code, message }) => self.told(tool, Outcome::failed(code, message), Boundary::Redact),
             Err(CallError::Indeterminate { message }) => self.told(tool, Outcome::indeterminate("mcp", message), Boundary::Redact),

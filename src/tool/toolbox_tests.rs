@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     being::MindChange,
-    manifest::{Scope, TransportSpec},
+    manifest::{Scope, ToolTerms, TransportSpec},
     surface::{Call, RemoteTool},
     vocab::Span,
 };
@@ -47,6 +47,7 @@ fn surface(trusted_revenue: bool, boundary: Boundary) -> SurfaceSpec {
         timeout: Span::from_secs(1),
         trusted_revenue,
         boundary,
+        terms: ToolTerms::default(),
     }
 }
 
@@ -74,6 +75,7 @@ fn bench(answers: impl IntoIterator<Item = (&'static str, Result<Value, CallErro
             };
             Box::pin(async move { known })
         }),
+        seen: Sightings::new(),
     };
     Bench { toolbox: Toolbox::new(parts).unwrap(), folder, remote }
 }

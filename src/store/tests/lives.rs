@@ -12,8 +12,8 @@ use super::samples::{at, decode, either, fold};
 use super::simulation::{Simulation, Trouble, luck};
 use crate::{
     being::{
-        Being, Completion, Counter, Effect, Ending, Event, Finish, Input, Limits, Outcome, Price, Ready, Record, Retry, Rules,
-        Status, ThinkError, ThinkErrorClass, Thought, ToolCall, Usage,
+        Answer, Approval, Being, Completion, Counter, Effect, Ending, Event, Finish, Input, Limits, Outcome, Price, Ready, Record,
+        Retry, Rules, Status, ThinkError, ThinkErrorClass, Thought, ToolCall, Usage,
         testing::{assert_well_formed, usd},
     },
     store::StoreError,
@@ -61,6 +61,7 @@ fn rules() -> Rules {
         counter: Counter::estimate(),
         max_tokens: 100,
         retry: Retry { max_attempts: Some(4), ..Retry::default() },
+        approval: Approval::default(),
         limits: Limits::default(),
         offers: Vec::new().into(),
     }
@@ -177,6 +178,7 @@ impl World {
                     _ => Input::Called(Outcome::success(serde_json::json!({ "ok": true }))),
                 })
             }
+            Effect::Ask(question) => Ok(Input::Answered { number: question.number, answer: Answer::Approved }),
             Effect::Rest(_) => {
                 self.draw(process)?;
                 Ok(Input::Wake)

@@ -149,7 +149,7 @@ fn patterns(variable: &'static str, env: &BTreeMap<String, String>) -> Result<Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::{Boundary, Scope};
+    use crate::manifest::{Boundary, Scope, ToolTerms};
 
     fn spec(transport: TransportSpec) -> SurfaceSpec {
         SurfaceSpec {
@@ -159,6 +159,7 @@ mod tests {
             timeout: Span::from_secs(120),
             trusted_revenue: false,
             boundary: Boundary::Reject,
+            terms: ToolTerms::default(),
         }
     }
 

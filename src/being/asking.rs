@@ -1,0 +1,71 @@
+//! Calls that wait for a person's word.
+
+use std::collections::VecDeque;
+
+use super::{
+    chat::ToolCall,
+    event::Event,
+    exchange::{Effect, Ready},
+    outcome::Outcome,
+    question::{Answer, Question},
+    rules::Rules,
+    step::{Being, Cycle, Turn},
+};
+use crate::vocab::Timestamp;
+
+impl Being {
+    /// Asks a person whether a call may be made.
+    pub(super) fn ask(
+        &mut self,
+        rules: &Rules,
+        cycle: Cycle,
+        queue: VecDeque<ToolCall>,
+        call: &ToolCall,
+        ready: &mut Ready,
+        now: Timestamp,
+    ) -> Turn {
+        let question = Box::new(Question {
+            number: self.state.questions.asked.saturating_add(1),
+            call_id: call.id.clone(),
+            tool: call.function.name.clone(),
+            arguments: call.function.arguments.clone(),
+            asked_at: now,
+            until: now.checked_add(rules.approval.within.as_duration()).unwrap_or(Timestamp::MAX),
+            rounds: cycle.rounds,
+            answer: None,
+        });
+        self.note(ready, Event::InputRequested { question: question.clone() }, now);
+        ready.then = Some(Effect::Ask(question));
+        Turn::Asking { cycle, queue }
+    }
+
+    /// Does what was said about the call at the front of the queue, or goes on waiting where nothing was said yet.
+    pub(super) fn ask_again(
+        &mut self,
+        rules: &Rules,
+        cycle: Cycle,
+        queue: VecDeque<ToolCall>,
+        ready: &mut Ready,
+        now: Timestamp,
+    ) -> Turn {
+        let Some(question) = self.state.questions.open.clone() else { return self.call_next(rules, cycle, queue, ready, now) };
+        let refused = match &question.answer {
+            None => {
+                ready.then = Some(Effect::Ask(Box::new(question)));
+                return Turn::Asking { cycle, queue };
+            }
+            Some(Answer::Approved) => match queue.front().cloned() {
+                Some(call) => return self.begin_call(call, cycle, queue, ready, now),
+                None => return self.next_round(rules, cycle, ready, now),
+            },
+            Some(Answer::Denied { reason }) => {
+                let reason = reason.as_deref().unwrap_or("no reason was given");
+                Outcome::failed("denied", format!("the operator does not let this call be made: {reason}"))
+            }
+            Some(Answer::Expired) => {
+                Outcome::failed("denied", "this call needs an operator's approval, and nobody answered in time; it was not made")
+            }
+        };
+        self.called(rules, cycle, queue, refused, ready, now)
+    }
+}

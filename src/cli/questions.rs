@@ -1,0 +1,135 @@
+use std::{fmt, str::FromStr};
+
+use clap::Args;
+use serde_json::json;
+
+use super::{
+    args::Format,
+    context::{Context, asked, print, say},
+    failure::{Class, Failure},
+    get::list,
+    table::table,
+};
+use crate::{
+    api::{Answer, AnswerRequest, QuestionFacts},
+    vocab::Name,
+};
+
+/// Arguments of `questions`.
+#[derive(Debug, Args)]
+pub(super) struct Questions {
+    /// How to print them.
+    #[arg(short = 'o', long = "output", value_enum, default_value_t = Format::Table)]
+    pub output: Format,
+}
+
+/// Arguments of `approve`.
+#[derive(Debug, Args)]
+pub(super) struct Approve {
+    /// The question, such as `ada.3`.
+    pub id: QuestionId,
+}
+
+/// Arguments of `deny`.
+#[derive(Debug, Args)]
+pub(super) struct Deny {
+    /// The question, such as `ada.3`.
+    pub id: QuestionId,
+    /// What the being is told.
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
+    pub reason: Option<String>,
+}
+
+/// A question by its being and its number, `ada.3`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct QuestionId {
+    pub being: Name,
+    pub number: u64,
+}
+
+impl FromStr for QuestionId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parted = text.rsplit_once('.').and_then(|(being, number)| Some((being.parse().ok()?, number.parse().ok()?)));
+        let (being, number) = parted.ok_or("write a being and a number, such as ada.3; `singularity questions` lists them")?;
+        Ok(Self { being, number })
+    }
+}
+
+impl fmt::Display for QuestionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.being, self.number)
+    }
+}
+
+/// Bytes of a reason.
+const MAX_REASON: usize = 4_096;
+
+fn reason(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let is_plain = !text.chars().any(|c| c.is_control() && c != '\n' && c != '\t');
+    match text.len() {
+        1..=MAX_REASON if is_plain => Ok(text.to_owned()),
+        _ => Err(format!("a reason is 1 to {MAX_REASON} bytes of text without control characters")),
+    }
+}
+
+/// Characters of arguments that a row shows.
+const SHOWN: usize = 60;
+
+/// Lists the calls that wait for a person.
+pub(super) async fn questions(context: &Context, arguments: &Questions) -> Result<(), Failure> {
+    let list = list(context).await?;
+    let waiting: Vec<QuestionFacts> = list.items.into_iter().filter_map(|object| object.being?.question).collect();
+    match arguments.output {
+        Format::Json => print(&format!("{:#}\n", json!(waiting))),
+        Format::Jsonl => print(&waiting.iter().map(|question| format!("{}\n", json!(question))).collect::<String>()),
+        Format::Name => print(&waiting.iter().map(|question| format!("{}\n", question.id)).collect::<String>()),
+        Format::Toml => {
+            Err(Failure::new(Class::Configuration, "questions are not printed as toml").hinting("use `-o json` or `-o jsonl`"))
+        }
+        Format::Table | Format::Wide if waiting.is_empty() => {
+            say("no call waits for approval");
+            Ok(())
+        }
+        Format::Table | Format::Wide => print(&rows(waiting, arguments.output == Format::Wide)),
+    }
+}
+
+fn rows(waiting: Vec<QuestionFacts>, is_wide: bool) -> String {
+    let short = |text: String| match text.char_indices().nth(SHOWN) {
+        Some((at, _)) if !is_wide => format!("{}…", text.get(..at).unwrap_or_default()),
+        _ => text,
+    };
+    let plain = |text: String| text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
+    let row = |question: QuestionFacts| {
+        let second = |time: &str| time.split('.').next().unwrap_or_default().trim_end_matches('Z').replace('T', " ");
+        vec![question.id, question.tool, short(plain(question.arguments)), second(&question.asked_at), second(&question.until)]
+    };
+    table(&["ID", "TOOL", "ARGUMENTS", "ASKED (UTC)", "UNTIL (UTC)"], waiting.into_iter().map(row).collect())
+}
+
+/// Lets a call be made.
+pub(super) async fn approve(context: &Context, arguments: &Approve) -> Result<(), Failure> {
+    answer(context, &arguments.id, Answer::Approved).await?;
+    say(&format!("approved {}", arguments.id));
+    Ok(())
+}
+
+/// Lets a call not be made, and tells the being why.
+pub(super) async fn deny(context: &Context, arguments: &Deny) -> Result<(), Failure> {
+    answer(context, &arguments.id, Answer::Denied { reason: arguments.reason.clone() }).await?;
+    say(&format!("denied {}", arguments.id));
+    Ok(())
+}
+
+async fn answer(context: &Context, id: &QuestionId, answer: Answer) -> Result<(), Failure> {
+    let Some(client) = context.client()? else {
+        let what = format!("no daemon runs for {}, so nobody can be told", context.home_path().display());
+        let hint = "start it with `singularity apply -f …` or `singularity serve DIR`; the question waits in the being's state";
+        return Err(Failure::new(Class::State, what).hinting(hint));
+    };
+    let QuestionId { being, number } = id.clone();
+    client.answer(&AnswerRequest { being, number, answer }).await.map_err(|error| asked(&error))
+}
