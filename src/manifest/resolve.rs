@@ -12,6 +12,7 @@ use super::{
         BeingDocument, BoundaryName, BudgetDocument, CapDocument, GrantDocument, IdentityDocument, LasDocument, ModelDocument,
         PromptPolicyName, ProviderName, ScopeName, SurfaceDocument,
     },
+    most,
     problem::quoted,
     scalar::{self, Identifier, Money},
 };
@@ -234,6 +235,7 @@ pub(crate) fn being(document: &BeingDocument, cx: &mut Cx<'_>) -> Option<BeingSp
     let budget = budget(document.budget.as_ref(), cx);
     let grants = grants(document.grant.as_deref().unwrap_or_default(), cx);
     let capabilities = capabilities(document, cx);
+    let most = document.most.as_ref().and_then(|document| most::resolve(document, cx));
     texts(document, cx);
     let declares_specialty = cx.is_declared(&["specialty"]);
     let specialty = document.specialty.clone().unwrap_or_default();
@@ -264,6 +266,7 @@ pub(crate) fn being(document: &BeingDocument, cx: &mut Cx<'_>) -> Option<BeingSp
         capabilities,
         identity,
         labels: document.labels.clone(),
+        most,
     })
 }
 

@@ -11,9 +11,10 @@ use reqwest::{
     redirect,
 };
 
-use super::{ModelError, pool::Clock, secret::Secret, wire};
+use super::{ModelError, pool::Clock, wire};
 use crate::{
     being::Price,
+    secret::Secret,
     vocab::{Span, Timestamp},
 };
 
@@ -52,7 +53,8 @@ impl Http {
         let client = self.client(&url)?;
         let shown = shown(&url);
         let lost = |error: &reqwest::Error| lost(&shown, error);
-        let request = client.request(method, url).headers(headers).header(CONTENT_TYPE, "application/json").body(body);
+        let request = client.request(method, url).headers(headers);
+        let request = if body.is_empty() { request } else { request.header(CONTENT_TYPE, "application/json").body(body) };
         let response = request.send().await.map_err(|error| lost(&error))?;
         let status = response.status();
         if status.is_success() {
@@ -143,8 +145,9 @@ async fn beginning(mut response: Response) -> Vec<u8> {
 }
 
 fn refused(status: StatusCode, wait: Option<Span>, said: &[u8], secrets: &[Secret]) -> ModelError {
-    let told = secrets.iter().fold(wire::refusal(status.as_u16(), said), |told, secret| secret.hide(&told));
-    let is_passing = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
+    let told = secrets.iter().fold(wire::refusal(status.as_u16(), said), |told, secret| secret.hide(&told).into_owned());
+    // A gateway knows better than its status whether asking again can help.
+    let is_passing = wire::retryable(said).unwrap_or(status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error());
     if wire::is_too_long(status.as_u16(), said) {
         return ModelError::too_long(told);
     }

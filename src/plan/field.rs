@@ -32,7 +32,7 @@ pub struct Change {
 }
 
 /// What each field of a being does when it changes (SPEC §11). The longest prefix counts; a field that is not named restarts.
-const BEING: [(&str, Effect); 18] = [
+const BEING: [(&str, Effect); 19] = [
     ("identity", Effect::Refuse),
     ("specialty", Effect::Refuse),
     ("budget.starting", Effect::Refuse),
@@ -51,6 +51,7 @@ const BEING: [(&str, Effect); 18] = [
     ("paused", Effect::Hot),
     ("grants", Effect::Hot),
     ("labels", Effect::Hot),
+    ("most", Effect::Hot),
 ];
 
 /// What a change of the field at a dotted path does. Models, surfaces and caps carry nothing that a change could break.

@@ -198,6 +198,8 @@ impl Tools {
             state_dirs: kept_from(ground, &workspace, dir),
             workspace,
             models: knows(ground, assignment, agent),
+            most: spec.most.clone(),
+            secrets: ground.models.secrets().clone(),
         };
         Ok(Self { las, toolbox: Arc::new(Toolbox::new(parts)?), listed, models: spec.models.clone() })
     }

@@ -95,7 +95,7 @@ impl Assignment {
 
     /// Tells whether the being needs another Las, catalogue or download than under `other`.
     pub fn needs_other_tools(&self, other: &Self) -> bool {
-        let parts = |of: &Self| (of.being.capabilities, of.needs_weights);
+        let parts = |of: &Self| (of.being.capabilities, of.needs_weights, of.being.most.clone());
         parts(self) != parts(other) || (&self.surfaces, &self.being.las) != (&other.surfaces, &other.being.las)
     }
 

@@ -1,6 +1,9 @@
-use std::path::Path;
+use std::{borrow::Cow, path::Path};
 
 use reqwest::Url;
+
+/// No path is longer, on Linux.
+const MAX_PATH_BYTES: usize = 4_096;
 
 /// The forms in which the path of a being's workspace may occur in a text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,28 +21,34 @@ impl Layout {
         Self { prefixes }
     }
 
-    /// Writes each path inside the workspace relative to it, led by `./`.
-    pub fn relative(&self, text: &str) -> String {
-        let mut written = String::with_capacity(text.len());
-        let mut rest = text;
-        while let Some((head, prefix, tail)) = self.next(rest) {
+    /// Writes each path inside the workspace relative to it, led by `./`. Each form is looked for once from each place where it was found,
+    /// so that the whole takes time linear in the text.
+    pub fn relative<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let mut hits: Vec<(&str, Option<usize>)> =
+            self.prefixes.iter().map(|prefix| (prefix.as_str(), text.find(prefix.as_str()))).collect();
+        let (mut written, mut done) = (String::new(), 0);
+        while let Some((at, prefix)) = earliest(&hits) {
+            let end = at + prefix.len();
+            let (head, tail) = (text.get(done..at).unwrap_or_default(), text.get(end..).unwrap_or_default());
             written.push_str(head);
             let is_inside = starts_path(&written) && ends_path(tail);
             written.push_str(if is_inside { "." } else { prefix });
-            rest = tail;
+            done = end;
+            let missed = hits.iter_mut().filter(|(_, hit)| hit.is_some_and(|hit| hit < end));
+            missed.for_each(|(prefix, hit)| *hit = tail.find(*prefix).map(|at| at + end));
         }
-        written.push_str(rest);
-        written
+        if done == 0 {
+            return Cow::Borrowed(text);
+        }
+        written.push_str(text.get(done..).unwrap_or_default());
+        Cow::Owned(written)
     }
+}
 
-    /// The earliest prefix in a text, with what stands before and after it.
-    fn next<'t>(&self, text: &'t str) -> Option<(&'t str, &'t str, &'t str)> {
-        let hits = self.prefixes.iter().filter_map(|prefix| text.find(prefix.as_str()).map(|at| (at, prefix.len())));
-        let (at, length) = hits.min_by_key(|(at, length)| (*at, std::cmp::Reverse(*length)))?;
-        let (head, rest) = text.split_at_checked(at)?;
-        let (prefix, tail) = rest.split_at_checked(length)?;
-        Some((head, prefix, tail))
-    }
+/// The earliest hit, and the longest of those.
+fn earliest<'p>(hits: &[(&'p str, Option<usize>)]) -> Option<(usize, &'p str)> {
+    let found = hits.iter().filter_map(|(prefix, hit)| hit.map(|at| (at, *prefix)));
+    found.min_by_key(|(at, prefix)| (*at, std::cmp::Reverse(prefix.len())))
 }
 
 /// A path as plain text and as a URL, percent signs included.
@@ -75,12 +84,19 @@ fn ends_path(after: &str) -> bool {
     }
 }
 
+/// Tells whether a path never climbs above where it starts. One that is longer than any path can be does not.
 fn stays_inside(path: &str) -> bool {
-    let end = path.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '\\')).unwrap_or(path.len());
-    let path = path.get(..end).unwrap_or(path).to_ascii_lowercase().replace("%2e", ".");
-    let steps = path.split('/').filter(|step| !matches!(*step, "" | "."));
-    steps
-        .map(|step| if step == ".." { -1_i64 } else { 1 })
+    let start = path.get(..path.floor_char_boundary(MAX_PATH_BYTES)).unwrap_or(path);
+    let end = start.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '\\'));
+    let Some(path) = end.or((start.len() == path.len()).then_some(start.len())).and_then(|end| start.get(..end)) else {
+        return false;
+    };
+    let climbs =
+        |step: &str| step.eq_ignore_ascii_case("%2e%2e") || step.eq_ignore_ascii_case(".%2e") || step.eq_ignore_ascii_case("%2e.");
+    let stays = |step: &str| matches!(step, "" | ".") || step.eq_ignore_ascii_case("%2e");
+    path.split('/')
+        .filter(|step| !stays(step))
+        .map(|step| if step == ".." || climbs(step) { -1_i64 } else { 1 })
         .scan(0, |depth, step| Some((*depth += step, *depth).1))
         .all(|depth| depth >= 0)
 }
@@ -90,7 +106,7 @@ mod tests {
     use super::*;
 
     fn relative(text: &str) -> String {
-        Layout::of([Path::new("/srv/ada"), Path::new("/srv/my home")]).relative(text)
+        Layout::of([Path::new("/srv/ada"), Path::new("/srv/my home")]).relative(text).into_owned()
     }
 
     #[test]
@@ -127,6 +143,15 @@ mod tests {
         ] {
             assert_eq!(relative(text), text);
         }
+    }
+
+    #[test]
+    fn a_path_that_no_kernel_would_take_is_not_written_anew() {
+        let long = |steps: usize| format!("/srv/ada{}", "/x".repeat(steps));
+        assert_eq!(relative(&long(2_000)), long(2_000).replacen("/srv/ada", ".", 1));
+        assert_eq!(relative(&long(3_000)), long(3_000));
+        let many = "/srv/ada/:".repeat(10_000);
+        assert!(relative(&many).starts_with("/srv/ada/:/srv/ada/:"));
     }
 
     #[test]
