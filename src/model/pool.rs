@@ -334,7 +334,7 @@ impl Remote {
 
     /// Asks without a credential.
     async fn ask(&self, models: &Models, method: Method, path: &str) -> Result<Vec<u8>, ModelError> {
-        let (headers, secrets, url) = (HeaderMap::new(), Vec::new(), join(&self.base_url, path)?);
+        let (headers, secrets, url) = (HeaderMap::new(), models.means.secrets.clone(), join(&self.base_url, path)?);
         let post = Post { method, url, headers, body: Vec::new(), secrets, price: self.price };
         models.http.send(post, &models.means.clock).await
     }
@@ -351,17 +351,16 @@ impl Remote {
 
     async fn send(&self, models: &Models, agent: &str, method: Method, path: &str, body: Vec<u8>) -> Result<Vec<u8>, ModelError> {
         let url = join(&self.base_url, path)?;
-        let (mut headers, mut secrets) = (HeaderMap::new(), Vec::new());
+        let mut headers = HeaderMap::new();
         if let Some(source) = &self.bearer {
             let secret = read(models, source).await?;
             headers.insert(AUTHORIZATION, sensitive(&format!("Bearer {}", secret.reveal()))?);
-            secrets.push(secret);
         }
         if let Some(source) = &self.hmac {
             let secret = read(models, source).await?;
             headers.extend(signature(&secret, agent, (models.means.clock)(), &body)?);
-            secrets.push(secret);
         }
+        let secrets = models.means.secrets.clone();
         models.http.send(Post { method, url, headers, body, secrets, price: self.price }, &models.means.clock).await
     }
 }

@@ -1,6 +1,6 @@
 //! The three `most_*` tools: messages to people, through the service that the operator named (SPEC §6; reference §7.9, §18).
 
-use std::{error::Error, net::IpAddr, sync::OnceLock, time::Duration};
+use std::{borrow::Cow, error::Error, net::IpAddr, sync::OnceLock, time::Duration};
 
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, redirect};
 use serde_json::{Map, Value, json};
@@ -178,9 +178,7 @@ impl Trouble {
         match self {
             Self::Unasked(why) => Outcome::failed(UNAVAILABLE, why),
             Self::Refused(why) => Outcome::failed(REMOTE, why),
-            Self::Malformed(why) => {
-                Outcome::failed(MALFORMED, format!("{why}; it was accepted all the same: do not send it again"))
-            }
+            Self::Malformed(why) => Outcome::failed(MALFORMED, why),
             Self::Unknown(why) => Outcome::indeterminate(REMOTE, why),
         }
     }
@@ -201,6 +199,9 @@ impl Most {
         };
         match self.ask(&errand).await {
             Ok(outcome) => outcome,
+            Err(Trouble::Malformed(why)) if tool != MostTool::Health => {
+                Trouble::Malformed(format!("{why}; it was accepted all the same: do not send it again")).told()
+            }
             Err(trouble) => trouble.told(),
         }
     }
@@ -298,8 +299,10 @@ fn refused(errand: &Errand, status: StatusCode, said: &[u8], token: Option<&Secr
         503 => "worker unavailable",
         _ => "HTTP error",
     };
-    let said: String = String::from_utf8_lossy(said).chars().take(MAX_TOLD_CHARS).collect();
-    let said = token.map_or_else(|| said.clone(), |token| token.hide(&said).into_owned());
+    // Hidden before it is cut, so that no half of a token is left.
+    let said = String::from_utf8_lossy(said);
+    let said = token.map_or(Cow::Borrowed(&*said), |token| token.hide(&said));
+    let said: String = said.chars().take(MAX_TOLD_CHARS).collect();
     let told = format!("most: {meaning} ({}): {said}", status.as_u16());
     let is_definite = !status.is_server_error() || status == StatusCode::NOT_IMPLEMENTED || *errand == Errand::Health;
     if is_definite { Trouble::Refused(told) } else { Trouble::Unknown(told) }
