@@ -27,11 +27,12 @@
 //! | 1 | `manifest` | documents as written → layers with origin → checks with spans → `Fleet`; schemas | vocab; two shapes of being |
 //! | 1 | `plan` | what is observed, verdicts, the table of hot, restart and refused fields, the judge, diffs | vocab, manifest; a being's identity |
 //! | 2 | `store` | the home's layout, lock, journal, commit log, picture, recovery, migrations | vocab, being; spec types |
+//! | 2 | `secret` | secrets read from files and variables, checked, and hidden in what others say | spec types |
 //! | 2 | `process` | owned children: group, clean environment, limits, back-off, the supervisor that dies with its parent | vocab |
-//! | 2 | `model` | chat completion: OpenAI-shaped, Brama, embedded; fallback chains, limits | vocab, being; spec types |
+//! | 2 | `model` | chat completion: OpenAI-shaped, Brama, embedded; fallback chains, limits | vocab, being, secret; spec types |
 //! | 3 | `decision` | SemIf requests, engines, tree walk, calibration, decision log | vocab, model |
-//! | 3 | `surface` | MCP client, transports, `las` the aggregator | vocab, process; spec types |
-//! | 4 | `tool` | catalogue, argument checks, built-ins, approval, output boundary, outcomes | vocab, being, surface; spec types |
+//! | 3 | `surface` | MCP client, transports, `las` the aggregator | vocab, process, secret; spec types |
+//! | 4 | `tool` | catalogue, argument checks, built-ins, approval, output boundary, outcomes | vocab, being, surface, secret; spec types |
 //! | 4 | `skill` | Python host and the package it carries, acceptance | vocab, decision, process |
 //! | 4 | `capability` | registry, arming, platforms, perception | vocab, being, tool, decision |
 //! | 5 | `runtime` | the driver that performs effects, schedules, children, clock and ids, snapshots | floors 0–4 |
@@ -61,6 +62,7 @@ pub mod plan;
 pub mod process;
 pub mod reconcile;
 pub mod runtime;
+pub mod secret;
 pub mod store;
 pub mod surface;
 pub mod telemetry;

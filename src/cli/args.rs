@@ -73,9 +73,11 @@ pub(super) enum Verb {
     /// Print the catalogue of tools that a being would get.
     #[command(after_help = "Example:\n  singularity tools -f ada.toml --being ada --format table")]
     Tools(Tools),
-    /// Check what a being needs, without running it: configuration, models, surfaces.
-    #[command(after_help = "Example:\n  singularity doctor -f ada.toml --being ada")]
-    Doctor(Single),
+    /// Check what a being needs, without running it: secrets, models, surfaces, tools, sandbox, clock, disk.
+    #[command(
+        after_help = "Exits with the code of the first thing that is bad: 2 configuration, 3 upstream, 4 state, 5 tools.\n\nExamples:\n  singularity doctor -f ada.toml --being ada\n  singularity doctor -f ada.toml -o json"
+    )]
+    Doctor(Doctor),
     /// See what is whole of a being's state, keep that, take it elsewhere, or accept an edit.
     #[command(subcommand)]
     State(State),
@@ -267,8 +269,18 @@ pub(super) struct Tools {
     #[command(flatten)]
     pub which: Which,
     /// `json` for the definitions as models see them, `table` for names and descriptions.
-    #[arg(long, value_enum, default_value_t = ToolFormat::Json)]
+    #[arg(short = 'o', long, visible_alias = "output", value_enum, default_value_t = ToolFormat::Json)]
     pub format: ToolFormat,
+}
+
+/// Arguments of `doctor`.
+#[derive(Debug, Args)]
+pub(super) struct Doctor {
+    #[command(flatten)]
+    pub single: Single,
+    /// `table` for people, `json` for programs.
+    #[arg(short = 'o', long = "output", value_enum, default_value_t = Format::Table)]
+    pub output: Format,
 }
 
 /// How a catalogue is printed.

@@ -10,8 +10,9 @@ use super::failure::{Class, Failure};
 use crate::{
     api::{AskError, Client, RefusalClass},
     manifest::{Fleet, Loaded, Overrides, Problems, Sources, Variables, read},
-    model::{Means, Models, Secrets},
+    model::{Means, Models},
     runtime::{Clock, Ground, Ids, Weights},
+    secret::Secrets,
     store::Home,
 };
 

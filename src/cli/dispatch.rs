@@ -7,6 +7,7 @@ use super::{
     apply,
     args::{Cli, Verb},
     context::Context,
+    doctor,
     failure::{Class, Failure},
     get, logs, model, offline, questions, serve, single, state, stop,
 };
@@ -58,7 +59,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Run(arguments) => within(many()?, single::run(&context, &arguments)),
         Verb::Once(arguments) => within(many()?, single::once(&context, &arguments)),
         Verb::Tools(arguments) => within(many()?, single::tools(&context, &arguments)),
-        Verb::Doctor(arguments) => within(many()?, single::doctor(&context, &arguments)),
+        Verb::Doctor(arguments) => within(many()?, doctor::doctor(&context, &arguments)),
     }
 }
 

@@ -6,6 +6,7 @@ mod apply;
 mod args;
 mod context;
 mod dispatch;
+mod doctor;
 mod failure;
 mod get;
 mod logs;

@@ -83,38 +83,17 @@ pub(super) async fn tools(context: &Context, arguments: &Tools) -> Result<(), Fa
     print(&text)
 }
 
-/// Checks models and surfaces without writing any state.
-pub(super) async fn doctor(context: &Context, arguments: &Single) -> Result<(), Failure> {
-    let one = One::choose(context, &arguments.which)?;
-    let ground = Arc::new(context.ground(context.home()?, &one.fleet));
-    let mut models = serde_json::Map::new();
-    for name in &one.assignment.being.models {
-        let told = ground.models.check(name.as_str(), name).await.map_err(|error| Failure::of(Class::Upstream, &error))?;
-        models.insert(name.to_string(), json!(told));
-    }
-    let Inspection { tools, surfaces } = inspect(&ground, &one.assignment).await.map_err(|error| refused(&error))?;
-    let down: Vec<String> = surfaces.iter().filter(|(_, health)| !health.up).map(|(name, _)| name.to_string()).collect();
-    let las_tools: usize = surfaces.values().map(|health| health.tools).sum();
-    print(&format!(
-        "{:#}\n",
-        json!({ "ok": down.is_empty(), "models": models, "surfaces": surfaces, "las_tools": las_tools, "tools": tools.len() })
-    ))?;
-    match down.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::new(Class::Upstream, format!("mcp: these surfaces are down: {}", down.join(", ")))),
-    }
-}
-
 /// One being of a manifest, or of variables alone.
-struct One {
-    fleet: Fleet,
-    assignment: Assignment,
+pub(super) struct One {
+    pub(super) fleet: Fleet,
+    pub(super) assignment: Assignment,
     /// Whether it is declared by variables and flags alone.
     is_bare: bool,
 }
 
 impl One {
-    fn choose(context: &Context, which: &Which) -> Result<Self, Failure> {
+    /// The one that is meant.
+    pub(super) fn choose(context: &Context, which: &Which) -> Result<Self, Failure> {
         let overrides = |being| Overrides {
             being,
             variables: context.variables(),

@@ -113,12 +113,18 @@ impl Cx<'_> {
 
     /// Where a secret is read from.
     pub(crate) fn secret(&mut self, key: &str, secret: Option<&SecretDocument>) -> Option<SecretSource> {
+        self.secret_at(&[key], secret)
+    }
+
+    /// The same, where the key stands deeper.
+    pub(crate) fn secret_at(&mut self, path: &[&str], secret: Option<&SecretDocument>) -> Option<SecretSource> {
         match secret? {
             SecretDocument { file: Some(_), env: Some(_) } => {
-                self.fault(&[key], format!("`{key}` names two places for one secret; keep one of them"), None);
+                let message = format!("`{}` names two places for one secret; keep one of them", path.join("."));
+                self.fault(path, message, None);
                 None
             }
-            SecretDocument { file: Some(file), .. } => Some(SecretSource::File(self.path(&[key, "file"], file))),
+            SecretDocument { file: Some(file), .. } => Some(SecretSource::File(self.path(&[path, &["file"]].concat(), file))),
             SecretDocument { env, .. } => env.clone().map(SecretSource::Env),
         }
     }

@@ -211,6 +211,21 @@ pub(crate) struct BeingDocument {
     pub identity: Option<IdentityDocument>,
     /// Free labels to select beings by.
     pub labels: BTreeMap<String, String>,
+    /// The messaging service behind the `most_*` tools; without it the being has none of them.
+    pub most: Option<MostDocument>,
+}
+
+/// A messaging service that speaks as Most does.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Most")]
+pub(crate) struct MostDocument {
+    /// Where it listens; `http://127.0.0.1:8080` unless said otherwise.
+    pub url: Option<HttpUrl>,
+    /// The bearer token that it asks for.
+    pub token: Option<SecretDocument>,
+    /// How long a request may take; `120s` unless said otherwise.
+    pub timeout: Option<SpanText>,
 }
 
 /// The name of a model, or a list of names.

@@ -27,6 +27,7 @@ mod document;
 mod explain;
 mod layer;
 mod load;
+mod most;
 mod origin;
 mod problem;
 mod read;
@@ -47,6 +48,6 @@ pub use read::{Loaded, Overrides, from_variables, read};
 pub use schema::{manifest_schema, schema_of, schemas};
 pub use settings::{SETTINGS, Setting, SettingForm, Variables};
 pub use spec::{
-    BeingSpec, Boundary, BudgetSpec, CapSpec, CapabilitySpec, CycleSpec, ExternalLas, Fleet, LasSpec, ModelSpec, PromptPolicy,
-    ProviderSpec, Scope, SecretSource, SurfaceSpec, ToolTerms, TransportSpec,
+    BeingSpec, Boundary, BudgetSpec, CapSpec, CapabilitySpec, CycleSpec, ExternalLas, Fleet, LasSpec, ModelSpec, MostSpec,
+    PromptPolicy, ProviderSpec, Scope, SecretSource, SurfaceSpec, ToolTerms, TransportSpec,
 };

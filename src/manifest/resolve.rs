@@ -12,6 +12,7 @@ use super::{
         BeingDocument, BoundaryName, BudgetDocument, CapDocument, GrantDocument, IdentityDocument, LasDocument, ModelDocument,
         PromptPolicyName, ProviderName, ScopeName, SurfaceDocument,
     },
+    most,
     problem::quoted,
     scalar::{self, Identifier, Money},
     terms::terms,
@@ -245,6 +246,7 @@ pub(crate) fn being(document: &BeingDocument, cx: &mut Cx<'_>) -> Option<BeingSp
     let grants = grants(document.grant.as_deref().unwrap_or_default(), cx);
     let capabilities = capabilities(document, cx);
     let approve_within = cx.span(&["approve_within"], text(document.approve_within.as_ref().map(|span| &span.0)));
+    let most = document.most.as_ref().and_then(|document| most::resolve(document, cx));
     texts(document, cx);
     let declares_specialty = cx.is_declared(&["specialty"]);
     let specialty = document.specialty.clone().unwrap_or_default();
@@ -277,6 +279,7 @@ pub(crate) fn being(document: &BeingDocument, cx: &mut Cx<'_>) -> Option<BeingSp
         approve_within: approve_within?,
         identity,
         labels: document.labels.clone(),
+        most,
     })
 }
 

@@ -42,7 +42,7 @@ const fn setting(variable: &'static str, flag: &'static str, kind: Kind, key: &'
 }
 
 /// Every setting. Those of a model lie over each `brama` model of a fleet; those of a being and of Las only over the one being that is run.
-pub const SETTINGS: [Setting; 33] = {
+pub const SETTINGS: [Setting; 35] = {
     use Kind::{Being, Model, Surface};
     use SettingForm::{List, Number, Seconds, SecretFile, Text, Trimmed};
     [
@@ -79,6 +79,8 @@ pub const SETTINGS: [Setting; 33] = {
         setting("SINGULARITY_REQUIRED_SURFACES", "required-surfaces", Being, "las.required", List),
         setting("LAS_ONLY", "las-only", Being, "las.only", List),
         setting("LAS_SKIP", "las-skip", Being, "las.skip", List),
+        setting("MOST_BASE_URL", "most-url", Being, "most.url", Text),
+        setting("MOST_SERVICE_TOKEN_FILE", "most-token-file", Being, "most.token", SecretFile),
     ]
 };
 

@@ -158,6 +158,18 @@ pub struct BeingSpec {
     pub approve_within: Span,
     pub identity: DeclaredIdentity,
     pub labels: BTreeMap<String, String>,
+    /// The messaging service behind the `most_*` tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most: Option<MostSpec>,
+}
+
+/// A messaging service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MostSpec {
+    pub url: String,
+    pub token: SecretSource,
+    /// How long a request may take.
+    pub timeout: Span,
 }
 
 /// What an edit of `prompt` does to a living being (SPEC §11).

@@ -1,4 +1,5 @@
 use std::{
+    borrow::Cow,
     error::Error,
     net::IpAddr,
     sync::{Arc, OnceLock},
@@ -11,9 +12,10 @@ use reqwest::{
     redirect,
 };
 
-use super::{ModelError, pool::Clock, secret::Secret, wire};
+use super::{ModelError, pool::Clock, wire};
 use crate::{
     being::Price,
+    secret::Secrets,
     vocab::{Span, Timestamp},
 };
 
@@ -40,7 +42,7 @@ pub(super) struct Post {
     pub(super) headers: HeaderMap,
     pub(super) body: Vec<u8>,
     /// What is taken out of anything that the server writes back.
-    pub(super) secrets: Vec<Secret>,
+    pub(super) secrets: Secrets,
     /// What tokens cost that a refusal counts all the same.
     pub(super) price: Price,
 }
@@ -52,16 +54,18 @@ impl Http {
         let client = self.client(&url)?;
         let shown = shown(&url);
         let lost = |error: &reqwest::Error| lost(&shown, error);
-        let request = client.request(method, url).headers(headers).header(CONTENT_TYPE, "application/json").body(body);
+        let request = client.request(method, url).headers(headers);
+        let request = if body.is_empty() { request } else { request.header(CONTENT_TYPE, "application/json").body(body) };
         let response = request.send().await.map_err(|error| lost(&error))?;
         let status = response.status();
         if status.is_success() {
-            return whole(response, &lost).await;
+            return Ok(hidden(whole(response, &lost).await?, &secrets));
         }
         let wait = response.headers().get(RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?, clock()));
-        let said = beginning(response).await;
+        // Hidden before anything is cut, so that no half of a secret is left.
+        let said = secrets.hide(&String::from_utf8_lossy(&beginning(response).await)).into_owned().into_bytes();
         let counted = serde_json::from_slice(&said).ok().and_then(|said| wire::counted(&said));
-        Err(refused(status, wait, &said, &secrets).charging(counted, price))
+        Err(refused(status, wait, &said).charging(counted, price))
     }
 
     fn client(&self, url: &Url) -> Result<&Client, ModelError> {
@@ -130,6 +134,14 @@ async fn whole(mut response: Response, lost: &impl Fn(&reqwest::Error) -> ModelE
     Ok(bytes)
 }
 
+/// An answer without the secrets that its server may say back: what a model says is kept, and shown to models.
+fn hidden(answer: Vec<u8>, secrets: &Secrets) -> Vec<u8> {
+    match std::str::from_utf8(&answer).map(|text| secrets.hide(text)) {
+        Ok(Cow::Owned(hidden)) => hidden.into_bytes(),
+        _ => answer,
+    }
+}
+
 /// What can be had of a refusal; that its end is lost changes nothing.
 async fn beginning(mut response: Response) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -142,9 +154,10 @@ async fn beginning(mut response: Response) -> Vec<u8> {
     bytes
 }
 
-fn refused(status: StatusCode, wait: Option<Span>, said: &[u8], secrets: &[Secret]) -> ModelError {
-    let told = secrets.iter().fold(wire::refusal(status.as_u16(), said), |told, secret| secret.hide(&told));
-    let is_passing = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
+fn refused(status: StatusCode, wait: Option<Span>, said: &[u8]) -> ModelError {
+    let told = wire::refusal(status.as_u16(), said);
+    // A gateway knows better than its status whether asking again can help.
+    let is_passing = wire::retryable(said).unwrap_or(status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error());
     if wire::is_too_long(status.as_u16(), said) {
         return ModelError::too_long(told);
     }

@@ -21,14 +21,12 @@ mod error;
 mod http;
 mod pool;
 mod provider;
-mod secret;
 mod sign;
 mod wire;
 
 pub use error::{Class, ModelError, Spent};
-pub use pool::{Answer, Clock, Counted, Embed, Means, Models, Reach};
+pub use pool::{Answer, Checkup, Clock, Counted, Embed, Means, Models, Reach};
 pub use provider::{Provider, Thinking};
-pub use secret::{Environment, Secret, SecretError, Secrets};
 
 #[cfg(test)]
 #[path = "../../tests/support/openai.rs"]

@@ -19,13 +19,13 @@ use super::{
     ModelError, Provider, Spent,
     chain::{self, Kind, Route},
     http::{Http, Post, join, sensitive},
-    secret::{Secret, Secrets},
     sign::sign,
-    wire::{self, Dialect},
+    wire::{self, Dialect, Listed},
 };
 use crate::{
     being::{ChatRequest, Completion, CountTokens, Counter, Price},
     manifest::{ModelSpec, ProviderSpec, SecretSource},
+    secret::{Secret, Secrets},
     vocab::{Name, Span, Timestamp},
 };
 
@@ -69,6 +69,17 @@ impl Counted {
     pub fn take(&self) -> Vec<Spent> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// What a look at a model found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checkup {
+    /// Where it answered; `None` in this process.
+    pub at: Option<String>,
+    /// Whether its server lists it, or takes it as a selector; `None` where nothing is listed.
+    pub is_listed: Option<bool>,
+    /// How many tokens it takes, as its server says.
+    pub context_tokens: Option<u64>,
 }
 
 /// What every model that may answer a being can take.
@@ -194,9 +205,10 @@ impl Models {
             return Ok(true);
         }
         let mut failed = Vec::new();
-        for (name, door) in chain.iter().filter_map(|name| doors.get_key_value(name)) {
+        let gateways = chain.iter().filter_map(|name| doors.get_key_value(name)).filter(|(_, door)| door.kind() == Kind::Brama);
+        for (name, door) in gateways {
             match door.list(self, agent).await {
-                Ok(listed) if listed.iter().any(|id| id == model) => return Ok(true),
+                Ok(listed) if listed.iter().any(|listed| listed.id == model) => return Ok(true),
                 Ok(_) => {}
                 Err(error) => failed.push((name.clone(), error)),
             }
@@ -204,18 +216,26 @@ impl Models {
         if failed.is_empty() { Ok(false) } else { Err(ModelError::of_chain(failed)) }
     }
 
-    /// Looks whether a model can be asked, at no cost: a remote one lists its models, one in this process is asked nothing yet.
-    pub async fn check(&self, agent: &str, name: &Name) -> Result<String, ModelError> {
+    /// Looks whether a model can be asked, at no cost: a gateway tells its health, and whatever is remote lists its models, which it
+    /// does only for whoever has the right credentials. One in this process is asked nothing.
+    pub async fn check(&self, agent: &str, name: &Name) -> Result<Checkup, ModelError> {
         let door = self.doors().get(name).cloned();
         let Some(door) = door else { return Err(ModelError::permanent(format!("no model `{name}` is declared"))) };
         match &door.behind {
-            Behind::Local(_) => Ok("in this process".to_owned()),
+            Behind::Local(_) => Ok(Checkup { at: None, is_listed: None, context_tokens: None }),
             Behind::Remote(remote) => {
-                let path = if remote.dialect == Dialect::Brama { "v1/models" } else { "models" };
-                door.within("list of models", remote.send(self, agent, Method::GET, path, Vec::new())).await?;
-                Ok(format!("answers at {}", remote.base_url))
+                if remote.dialect == Dialect::Brama {
+                    let health = door.within("health", remote.ask(self, Method::GET, "health")).await?;
+                    wire::is_well(&health).then_some(()).ok_or_else(|| ModelError::permanent("health response is not ok"))?;
+                }
+                Ok(remote.look_up(&door.list(self, agent).await?))
             }
         }
+    }
+
+    /// What models are asked with.
+    pub const fn secrets(&self) -> &Secrets {
+        &self.means.secrets
     }
 
     fn doors(&self) -> RwLockReadGuard<'_, BTreeMap<Name, Arc<Door>>> {
@@ -289,10 +309,11 @@ impl Door {
         timeout(MAX_QUEUED_FOR, self.slots.acquire()).await.ok().and_then(Result::ok).ok_or_else(busy)
     }
 
-    /// The names that a gateway lists; nothing else lists any.
-    async fn list(&self, models: &Models, agent: &str) -> Result<Vec<String>, ModelError> {
-        let Behind::Remote(remote @ Remote { dialect: Dialect::Brama, .. }) = &self.behind else { return Ok(Vec::new()) };
-        let sent = remote.send(models, agent, Method::GET, "v1/models", Vec::new());
+    /// What a server lists.
+    async fn list(&self, models: &Models, agent: &str) -> Result<Vec<Listed>, ModelError> {
+        let Behind::Remote(remote) = &self.behind else { return Ok(Vec::new()) };
+        let path = if remote.dialect == Dialect::Brama { "v1/models" } else { "models" };
+        let sent = remote.send(models, agent, Method::GET, path, Vec::new());
         let bytes = self.within("list of models", sent).await?;
         wire::listed(&bytes).map_err(ModelError::permanent)
     }
@@ -311,19 +332,35 @@ impl Remote {
         }
     }
 
+    /// Asks without a credential.
+    async fn ask(&self, models: &Models, method: Method, path: &str) -> Result<Vec<u8>, ModelError> {
+        let (headers, secrets, url) = (HeaderMap::new(), models.means.secrets.clone(), join(&self.base_url, path)?);
+        let post = Post { method, url, headers, body: Vec::new(), secrets, price: self.price };
+        models.http.send(post, &models.means.clock).await
+    }
+
+    fn look_up(&self, listed: &[Listed]) -> Checkup {
+        let own = listed.iter().find(|listed| listed.id == self.model);
+        let is_selected = self.dialect == Dialect::Brama && chain::is_selector(&self.model);
+        Checkup {
+            at: Some(self.base_url.clone()),
+            is_listed: (!listed.is_empty() || self.dialect == Dialect::Brama).then_some(own.is_some() || is_selected),
+            context_tokens: own.and_then(|own| own.max_model_len),
+        }
+    }
+
     async fn send(&self, models: &Models, agent: &str, method: Method, path: &str, body: Vec<u8>) -> Result<Vec<u8>, ModelError> {
         let url = join(&self.base_url, path)?;
-        let (mut headers, mut secrets) = (HeaderMap::new(), Vec::new());
+        let mut headers = HeaderMap::new();
         if let Some(source) = &self.bearer {
             let secret = read(models, source).await?;
             headers.insert(AUTHORIZATION, sensitive(&format!("Bearer {}", secret.reveal()))?);
-            secrets.push(secret);
         }
         if let Some(source) = &self.hmac {
             let secret = read(models, source).await?;
             headers.extend(signature(&secret, agent, (models.means.clock)(), &body)?);
-            secrets.push(secret);
         }
+        let secrets = models.means.secrets.clone();
         models.http.send(Post { method, url, headers, body, secrets, price: self.price }, &models.means.clock).await
     }
 }

@@ -1,6 +1,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    os::unix::fs::PermissionsExt,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -15,6 +16,7 @@ use super::{
 use crate::{
     being::{ChatMessage, ChatRequest, Completion, CountTokens, Finish, Price, ToolDefinition, Usage},
     manifest::{ModelSpec, ProviderSpec, SecretSource},
+    secret::{Environment, Secrets},
     vocab::{Name, Span, Usd},
 };
 
@@ -178,6 +180,7 @@ async fn a_rotated_key_is_used_at_the_next_request_and_a_missing_one_is_told() {
     assert!(error.class == Class::Permanent && error.message.contains("key"), "{error}");
     for text in ["one\n", "two"] {
         fs::write(&key, text).unwrap();
+        fs::set_permissions(&key, PermissionsExt::from_mode(0o600)).unwrap();
         ask().await.unwrap();
         assert_eq!(server.seen().last().unwrap().headers["authorization"], format!("Bearer {}", text.trim()));
     }

@@ -113,14 +113,28 @@ struct Said {
 
 #[derive(Deserialize)]
 struct Asked {
-    id: String,
+    #[serde(default)]
+    id: Option<String>,
     function: Function,
 }
 
 #[derive(Deserialize)]
 struct Function {
     name: String,
-    arguments: String,
+    /// A text of JSON; some models and servers write something else, which the tool's door then judges.
+    #[serde(default)]
+    arguments: Option<Value>,
+}
+
+impl Function {
+    fn into_call(self, id: String) -> ToolCall {
+        let arguments = match self.arguments {
+            None => String::new(),
+            Some(Value::String(text)) => text,
+            Some(other) => other.to_string(),
+        };
+        ToolCall::new(id, self.name, arguments)
+    }
 }
 
 /// Reads a successful answer. `model` is the name that was asked for.
@@ -158,14 +172,23 @@ fn tool_calls(asked: Vec<Asked>) -> Result<Vec<ToolCall>, &'static str> {
     if asked.len() > MAX_TOOL_CALLS {
         return Err("response asks for more than 128 tool calls");
     }
-    if asked.iter().any(|call| !(1..=MAX_ID_BYTES).contains(&call.id.len()) || call.function.name.len() > MAX_ID_BYTES) {
+    let is_usable =
+        |call: &Asked| call.id.as_ref().is_none_or(|id| id.len() <= MAX_ID_BYTES) && call.function.name.len() <= MAX_ID_BYTES;
+    if !asked.iter().all(is_usable) {
         return Err("a tool call has no usable id or name");
     }
-    let ids: HashSet<&str> = asked.iter().map(|call| call.id.as_str()).collect();
-    if ids.len() < asked.len() {
-        return Err("tool call ids are not unique");
-    }
-    Ok(asked.into_iter().map(|call| ToolCall::new(call.id, call.function.name, call.function.arguments)).collect())
+    let mut ids = HashSet::new();
+    let call = |Asked { id, function }: Asked| function.into_call(unused(id.unwrap_or_default(), &mut ids));
+    Ok(asked.into_iter().map(call).collect())
+}
+
+/// The id itself, or one made of it where it is empty or another call of the answer has it: each call gets its own result.
+fn unused(id: String, ids: &mut HashSet<String>) -> String {
+    let stem = if id.is_empty() { "call" } else { id.as_str() };
+    let made = (2..).map(|n| format!("{stem}-{n}"));
+    let unused = std::iter::once(stem.to_owned()).chain(made).find(|id| !ids.contains(id)).unwrap_or_default();
+    ids.insert(unused.clone());
+    unused
 }
 
 /// Reads and checks the tokens that an answer counts (SPEC §5).
@@ -192,6 +215,11 @@ pub(super) fn refusal(status: u16, bytes: &[u8]) -> String {
     let message = value.as_ref().and_then(|value| value.pointer("/error/message")).and_then(Value::as_str);
     let told = message.map_or_else(|| cut(&String::from_utf8_lossy(bytes)), cut);
     format!("HTTP {status}: {told}")
+}
+
+/// Whether a refusal says of itself that asking again can help, as Brama's do.
+pub(super) fn retryable(bytes: &[u8]) -> Option<bool> {
+    serde_json::from_slice::<Value>(bytes).ok()?.pointer("/error/retryable")?.as_bool()
 }
 
 /// What servers say of a request that their model's context cannot hold, in lower case.
@@ -224,19 +252,29 @@ pub(super) fn is_too_long(status: u16, bytes: &[u8]) -> bool {
     }
 }
 
-/// The model ids that a gateway lists.
-pub(super) fn listed(bytes: &[u8]) -> Result<Vec<String>, String> {
+/// A model that a server lists.
+#[derive(Debug, Deserialize)]
+pub(super) struct Listed {
+    pub(super) id: String,
+    /// How many tokens it takes, by whichever name servers have for that.
+    #[serde(default, alias = "context_length", alias = "context_window", alias = "contextWindow")]
+    pub(super) max_model_len: Option<u64>,
+}
+
+/// The models that a server lists.
+pub(super) fn listed(bytes: &[u8]) -> Result<Vec<Listed>, String> {
     #[derive(Deserialize)]
     struct List {
-        data: Vec<Item>,
-    }
-    #[derive(Deserialize)]
-    struct Item {
-        id: String,
+        data: Vec<Listed>,
     }
     let list: List =
         serde_json::from_slice(bytes).map_err(|error| format!("model list cannot be read: {}", cut(&error.to_string())))?;
-    Ok(list.data.into_iter().map(|item| item.id).collect())
+    Ok(list.data)
+}
+
+/// Tells whether a gateway says that it is well.
+pub(super) fn is_well(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<Value>(bytes).is_ok_and(|health| health.get("status").and_then(Value::as_str) == Some("ok"))
 }
 
 fn cut(text: &str) -> String {

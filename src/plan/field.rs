@@ -32,7 +32,7 @@ pub struct Change {
 }
 
 /// What each field of a being does when it changes (SPEC §11). The longest prefix counts; a field that is not named restarts.
-const BEING: [(&str, Effect); 20] = [
+const BEING: [(&str, Effect); 21] = [
     ("identity", Effect::Refuse),
     ("specialty", Effect::Refuse),
     ("budget.starting", Effect::Refuse),
@@ -53,6 +53,7 @@ const BEING: [(&str, Effect); 20] = [
     ("paused", Effect::Hot),
     ("grants", Effect::Hot),
     ("labels", Effect::Hot),
+    ("most", Effect::Hot),
 ];
 
 /// The fields of a surface that its server need not know; all others start the surface anew.

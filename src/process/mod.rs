@@ -28,11 +28,13 @@
 mod backoff;
 mod child;
 mod daemon;
+mod signs;
 mod supervise;
 mod tail;
 
 pub use backoff::Backoff;
 pub use child::{Child, Spawn, SpawnError};
 pub use daemon::{Daemon, DaemonStart, start_daemon};
+pub use signs::SandboxSigns;
 pub use supervise::supervise;
 pub use tail::Tail;

@@ -206,6 +206,8 @@ impl Tools {
             workspace,
             models: knows(ground, assignment, agent),
             seen: read_json(&ground.home.seen_tools(&assignment.name))?.unwrap_or_default(),
+            most: spec.most.clone(),
+            secrets: ground.models.secrets().clone(),
         };
         let (models, surfaces) = (spec.models.clone(), assignment.surfaces.clone());
         Ok(Self { las, toolbox: Arc::new(Toolbox::new(parts)?), listed, models, surfaces })

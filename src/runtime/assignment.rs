@@ -106,7 +106,7 @@ impl Assignment {
 
     /// Tells whether the being needs another Las, catalogue or download than under `other`.
     pub fn needs_other_tools(&self, other: &Self) -> bool {
-        let parts = |of: &Self| (of.being.capabilities, of.needs_weights, of.servers());
+        let parts = |of: &Self| (of.being.capabilities, of.needs_weights, of.being.most.clone(), of.servers());
         parts(self) != parts(other) || self.being.las != other.being.las
     }
 

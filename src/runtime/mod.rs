@@ -12,6 +12,7 @@
 mod animate;
 mod assignment;
 mod clock;
+mod doctor;
 mod driver;
 mod embedded;
 mod ground;
@@ -31,6 +32,7 @@ pub use crate::{
 pub use animate::{AnimateError, Inspection, Start, animate, inspect};
 pub use assignment::Assignment;
 pub use clock::{Clock, Ids};
+pub use doctor::{Area, Diagnosis, Finding, State as FindingState, diagnose};
 pub use driver::{Command, Cut, Driver, Ended, Until};
 pub use embedded::{Pulling, Weights};
 pub use ground::Ground;

@@ -160,7 +160,7 @@ async fn keep(
                 publish(&aim.name, &view, &session, listed);
                 attend(session, &aim, &view, &mut stop).await
             }
-            Err(error) => Some(chain(&error)),
+            Err(error) => Some(aim.hide(&chain(&error))),
         };
         let Some(because) = because else { return };
         lose(&aim.name, &view, &because);

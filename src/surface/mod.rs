@@ -18,11 +18,9 @@
 mod answer;
 mod keeper;
 pub mod las;
-mod secret;
 mod session;
 mod shape;
 mod wire;
 
-pub use secret::SecretError;
 pub use session::{LastWords, OpenError};
 pub use shape::{Call, CallError, Remote, RemoteTool};

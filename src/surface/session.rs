@@ -11,13 +11,11 @@ use rmcp::{
 use tokio::{sync::Notify, time::timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{
-    secret::{self, SecretError},
-    wire::{Faults, Lines},
-};
+use super::wire::{Faults, Lines};
 use crate::{
     manifest::SecretSource,
     process::{Child, Spawn, SpawnError, Tail},
+    secret::{self, SecretError},
 };
 
 /// No message of a surface is longer.
@@ -149,6 +147,13 @@ impl Aim {
             Reach::Command(spawn) | Reach::Las { spawn, .. } => format!("`{}`", spawn.line()),
             Reach::Url { url, .. } => format!("`{url}`"),
         }
+    }
+
+    /// Takes the bearer out of a text that the server may have written.
+    pub(super) fn hide(&self, text: &str) -> String {
+        let Reach::Url { bearer: Some(source), env, .. } = &self.reach else { return text.to_owned() };
+        let bearer = secret::read(source, &|name| env.get(name).cloned());
+        bearer.map_or_else(|_| text.to_owned(), |bearer| bearer.hide(text).into_owned())
     }
 
     /// Connects, greets and lists, all within the patience. Dropping the future leaves no process behind.
@@ -352,7 +357,7 @@ fn http(
         .max_sse_event_size(MAX_MESSAGE)
         .max_json_response_size(MAX_MESSAGE);
     let config = match bearer {
-        Some(source) => config.auth_header(secret::read(source, env)?),
+        Some(source) => config.auth_header(secret::read(source, &|name| env.get(name).cloned())?.reveal()),
         None => config,
     };
     Ok(StreamableHttpClientTransport::with_client(client, config))

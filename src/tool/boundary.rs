@@ -15,7 +15,8 @@
 //! The value was parsed by `serde_json`, so its nesting is finite; its size was bounded by whoever read it.
 //!
 //! # Cost
-//! One pass over the value, and one more over each string that looks like JSON.
+//! One pass over the value, one more over each string that looks like JSON, and one to count its bytes: linear in its size. A result is
+//! rewritten in its place; one that breaks nothing is not copied. `cargo bench --bench catalogue` holds it against parsing.
 //!
 //! ```
 //! use serde_json::json;
@@ -29,11 +30,13 @@
 //! assert_eq!(refused.to_string(), "forbidden_key at $.user.api-key");
 //! ```
 
-use std::{fmt, io};
+use std::{borrow::Cow, fmt};
 
 use serde_json::{Map, Value};
+use unicode_normalization::UnicodeNormalization as _;
 
 pub use super::layout::Layout;
+use super::schema::bytes_within;
 use crate::manifest::Boundary;
 
 /// How large a serialized result may be.
@@ -105,79 +108,114 @@ pub struct Screened {
 }
 
 /// Screens one result; what comes back may be shown to anyone who may talk to the being.
-pub fn screen(value: Value, layout: &Layout, mode: Boundary) -> Result<Screened, Violation> {
-    if !fits(&value, MAX_LOOKED_THROUGH) {
-        return Err(Violation { rule: Rule::Oversize, path: "$".into() });
+pub fn screen(mut value: Value, layout: &Layout, mode: Boundary) -> Result<Screened, Violation> {
+    let oversize = || Violation { rule: Rule::Oversize, path: "$".into() };
+    if is_vast(&value) {
+        return Err(oversize());
     }
-    let mut walk = Walk { layout, mode, at: Place::default(), redacted: Vec::new() };
-    let value = walk.value(value, 0)?;
-    if !fits(&value, MAX_RESULT_BYTES) {
-        return Err(Violation { rule: Rule::Oversize, path: "$".into() });
-    }
+    let mut walk = Walk { layout, mode, at: Place::default(), redacted: Vec::new(), renamed: 1 };
+    walk.value(&mut value, 0)?;
+    bytes_within(&value, MAX_RESULT_BYTES).ok_or_else(oversize)?;
     Ok(Screened { value, redacted: walk.redacted })
 }
 
 /// Screens one part of a result that is to stand `depth` levels below its root.
-pub(super) fn screen_at(value: Value, layout: &Layout, depth: usize) -> Result<Value, Violation> {
-    Walk { layout, mode: Boundary::Reject, at: Place::default(), redacted: Vec::new() }.value(value, depth)
+pub(super) fn screen_at(mut value: Value, layout: &Layout, depth: usize) -> Result<Value, Violation> {
+    Walk { layout, mode: Boundary::Reject, at: Place::default(), redacted: Vec::new(), renamed: 1 }.value(&mut value, depth)?;
+    Ok(value)
 }
 
+/// Rewrites a value in its place.
 struct Walk<'a> {
     layout: &'a Layout,
     mode: Boundary,
     at: Place,
     redacted: Vec<Violation>,
+    /// The number of the last key that had to be told apart from one beside it.
+    renamed: usize,
 }
 
 impl Walk<'_> {
-    fn value(&mut self, value: Value, depth: usize) -> Result<Value, Violation> {
+    fn value(&mut self, value: &mut Value, depth: usize) -> Result<(), Violation> {
         if depth > MAX_RESULT_DEPTH {
-            return self.offence(Rule::Depth);
+            *value = self.offence(Rule::Depth)?;
+            return Ok(());
         }
         match value {
-            Value::Object(map) => self.object(map, depth).map(Value::Object),
-            Value::Array(items) => self.array(items, depth).map(Value::Array),
-            Value::String(text) => self.text(&text, depth),
-            plain @ (Value::Null | Value::Bool(_) | Value::Number(_)) => Ok(plain),
+            Value::Object(map) => self.object(map, depth),
+            Value::Array(items) => self.array(items, depth),
+            Value::String(text) => {
+                match self.text(text, depth)? {
+                    Written::Same => {}
+                    Written::Text(text) => *value = Value::String(text),
+                }
+                Ok(())
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
         }
     }
 
-    fn object(&mut self, map: Map<String, Value>, depth: usize) -> Result<Map<String, Value>, Violation> {
-        let mut kept = Map::new();
-        for (key, value) in map {
-            self.at.enter(Step::key(&key));
-            let value = if is_forbidden(&key) { self.offence(Rule::ForbiddenKey)? } else { self.value(value, depth + 1)? };
-            let key = match self.text(&key, depth)? {
-                Value::String(key) => unused(key, &kept),
-                _ => key,
-            };
+    fn object(&mut self, map: &mut Map<String, Value>, depth: usize) -> Result<(), Violation> {
+        let mut keys = Vec::new();
+        for (at, (key, value)) in map.iter_mut().enumerate() {
+            self.at.enter(Step::key(key));
+            if is_forbidden(key) {
+                *value = self.offence(Rule::ForbiddenKey)?;
+            } else {
+                self.value(value, depth + 1)?;
+            }
+            if let Written::Text(other) = self.text(key, depth)? {
+                keys.push((at, other));
+            }
             self.at.leave();
-            kept.insert(key, value);
         }
-        Ok(kept)
+        if !keys.is_empty() {
+            self.rename(map, keys);
+        }
+        Ok(())
     }
 
-    fn array(&mut self, items: Vec<Value>, depth: usize) -> Result<Vec<Value>, Violation> {
-        let mut kept = Vec::with_capacity(items.len());
-        for (index, item) in items.into_iter().enumerate() {
+    /// Gives members other keys, by their place.
+    fn rename(&mut self, map: &mut Map<String, Value>, keys: Vec<(usize, String)>) {
+        let mut keys = keys.into_iter().peekable();
+        for (at, (key, value)) in std::mem::take(map).into_iter().enumerate() {
+            let key = keys.next_if(|(place, _)| *place == at).map_or(key, |(_, other)| other);
+            let key = self.unused(key, map);
+            map.insert(key, value);
+        }
+    }
+
+    /// Makes a key that was replaced differ from those beside it.
+    fn unused(&mut self, key: String, map: &Map<String, Value>) -> String {
+        let mut unused = key.clone();
+        while map.contains_key(&unused) {
+            self.renamed += 1;
+            unused = format!("{key} {}", self.renamed);
+        }
+        unused
+    }
+
+    fn array(&mut self, items: &mut [Value], depth: usize) -> Result<(), Violation> {
+        for (index, item) in items.iter_mut().enumerate() {
             self.at.enter(Step::Index(index));
-            kept.push(self.value(item, depth + 1)?);
+            self.value(item, depth + 1)?;
             self.at.leave();
         }
-        Ok(kept)
+        Ok(())
     }
 
-    fn text(&mut self, text: &str, depth: usize) -> Result<Value, Violation> {
+    fn text(&mut self, text: &str, depth: usize) -> Result<Written, Violation> {
         let text = self.layout.relative(text);
         if let Some(rule) = broken_by(&text) {
-            return self.offence(rule);
+            return self.offence(rule).map(Written::of);
         }
-        match self.hidden(&text, depth) {
-            None => Ok(Value::String(text)),
-            Some(violation) => match self.mode {
-                Boundary::Reject => Err(violation),
-                Boundary::Redact => Ok(self.redact(violation)),
-            },
+        match (self.hidden(&text, depth), self.mode) {
+            (None, _) => Ok(match text {
+                Cow::Borrowed(_) => Written::Same,
+                Cow::Owned(text) => Written::Text(text),
+            }),
+            (Some(violation), Boundary::Reject) => Err(violation),
+            (Some(violation), Boundary::Redact) => Ok(Written::of(self.redact(violation))),
         }
     }
 
@@ -205,11 +243,11 @@ impl Walk<'_> {
         None
     }
 
-    fn inside(&self, value: Value, depth: usize) -> Option<Violation> {
+    fn inside(&self, mut value: Value, depth: usize) -> Option<Violation> {
         let mut at = self.at.clone();
         at.enter(Step::Json);
-        let mut walk = Walk { layout: &Layout::default(), mode: Boundary::Reject, at, redacted: Vec::new() };
-        walk.value(value, depth + 1).err()
+        let mut walk = Walk { layout: &Layout::default(), mode: Boundary::Reject, at, redacted: Vec::new(), renamed: 1 };
+        walk.value(&mut value, depth + 1).err()
     }
 
     /// Looks for forbidden keys in what looks like JSON and does not parse: a torn answer hides nothing.
@@ -239,17 +277,41 @@ impl Walk<'_> {
     }
 }
 
-/// Makes a key that was replaced differ from those beside it.
-fn unused(key: String, map: &Map<String, Value>) -> String {
-    if !map.contains_key(&key) {
-        return key;
-    }
-    (2_usize..).map(|n| format!("{key} {n}")).find(|candidate| !map.contains_key(candidate)).unwrap_or(key)
+/// What a text becomes.
+enum Written {
+    Same,
+    Text(String),
 }
 
+impl Written {
+    fn of(mark: Value) -> Self {
+        match mark {
+            Value::String(mark) => Self::Text(mark),
+            _ => Self::Same,
+        }
+    }
+}
+
+/// Tells whether a key names a secret. It is folded by NFKC first, so that full-width and other look-alikes of plain letters are plain.
 fn is_forbidden(key: &str) -> bool {
-    let key = key.trim().to_lowercase().replace(['-', ' '], "_");
-    FORBIDDEN_KEYS.iter().any(|word| key.ends_with(word))
+    if key.is_ascii() {
+        return names_secret(key.trim().as_bytes());
+    }
+    let folded: String = key.nfkc().collect();
+    names_secret(folded.to_lowercase().trim().as_bytes())
+}
+
+/// Tells whether bytes end in one of the words, whatever the case, with `-` and space as `_`.
+fn names_secret(key: &[u8]) -> bool {
+    let is_same = |(one, word): (&u8, &u8)| {
+        let one = if matches!(one, b'-' | b' ') { b'_' } else { one.to_ascii_lowercase() };
+        one == *word
+    };
+    let ends_in = |word: &[u8]| {
+        let end = key.len().checked_sub(word.len()).and_then(|start| key.get(start..));
+        end.is_some_and(|end| end.iter().zip(word).all(is_same))
+    };
+    FORBIDDEN_KEYS.iter().any(|word| ends_in(word.as_bytes()))
 }
 
 /// The rule that a text breaks by itself, whatever it may hide.
@@ -260,11 +322,15 @@ fn broken_by(text: &str) -> Option<Rule> {
     if has_private_key(text) {
         return Some(Rule::PrivateKey);
     }
-    text.split_whitespace().any(is_path).then_some(Rule::AbsolutePath)
+    // Both forms of a path have a slash, and most texts have none.
+    (text.contains('/') && text.split_whitespace().any(is_path)).then_some(Rule::AbsolutePath)
 }
 
 fn has_private_key(text: &str) -> bool {
     const BEGIN: &str = "-----begin ";
+    if !text.contains("-----") {
+        return false;
+    }
     let text = text.to_ascii_lowercase();
     text.match_indices(BEGIN)
         .filter_map(|(at, _)| text.get(at + BEGIN.len()..)?.split_once("-----"))
@@ -276,19 +342,21 @@ fn is_path(token: &str) -> bool {
     token.starts_with('/') || token.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file://"))
 }
 
-fn fits(value: &Value, limit: usize) -> bool {
-    struct Bounded(usize);
-    impl io::Write for Bounded {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
+/// Tells whether a value is too large to be looked through: its texts alone, before any escape.
+fn is_vast(value: &Value) -> bool {
+    fn takes(value: &Value, left: &mut usize) -> Option<()> {
+        let own = if let Value::String(text) = value { text.len() } else { 1 };
+        *left = left.checked_sub(own)?;
+        match value {
+            Value::Array(items) => items.iter().try_for_each(|item| takes(item, left)),
+            Value::Object(map) => map.iter().try_for_each(|(key, value)| {
+                *left = left.checked_sub(key.len())?;
+                takes(value, left)
+            }),
+            _ => Some(()),
         }
     }
-    serde_json::to_writer(Bounded(limit), value).is_ok()
+    takes(value, &mut { MAX_LOOKED_THROUGH }).is_none()
 }
 
 /// A place in a result.

@@ -27,7 +27,18 @@ fn a_key_that_names_a_secret_is_refused_however_it_is_written() {
         let Step::Key(shown) = path else { panic!("a key") };
         assert_eq!(told(json!({ key: 1 })), format!("forbidden_key at $.{shown}"));
     }
-    for key in ["tokens", "secretary", "keypath2", "cookies", "author"] {
+    for key in [
+        "Cookie-Token",
+        "my api key",
+        "\u{ff54}\u{ff4f}\u{ff4b}\u{ff45}\u{ff4e}",
+        "ＡＰＩ－Ｋｅｙ",
+        "ﬁle ｐａｓｓｗｏｒｄ",
+        "𝐬𝐞𝐜𝐫𝐞𝐭",
+        "x\u{a0}token",
+    ] {
+        assert!(told(json!({ key: 1 })).starts_with("forbidden_key at "), "{key}");
+    }
+    for key in ["tokens", "tokens_used", "ｔｏｋｅｎｓ", "secretary", "keypath2", "cookies", "author"] {
         assert!(told(json!({ key: 1 })).starts_with("passes"), "{key}");
     }
 }
@@ -84,6 +95,27 @@ fn json_inside_a_string_hides_nothing() {
     for text in ["[a link](elsewhere)", "{ fn main() }", r#""quoted," he said"#, r#"{"a":"./x"}"#, r#"{"root":"/srv/ada","n":1}"#] {
         assert!(told(json!({ "t": text })).starts_with("passes"), "{text}");
     }
+}
+
+#[test]
+fn a_token_nine_levels_down_and_behind_two_strings_is_not_seen() {
+    let inner = nested(3, json!({ "token": "x" })).to_string();
+    let middle = nested(2, json!({ "j": inner })).to_string();
+    let value = json!({ "t": middle });
+    assert!(screen(value.clone(), &layout(), Boundary::Reject).is_err());
+    let redacted = screen(value, &layout(), Boundary::Redact).unwrap();
+    assert!(!redacted.value.to_string().contains("token"), "{}", redacted.value);
+}
+
+#[test]
+fn what_is_written_to_be_slow_to_look_through_is_not() {
+    let colliding: Map<String, Value> = (0..6_000).map(|n| (format!("/{n}"), json!(1))).collect();
+    let screened = screen(Value::Object(colliding), &layout(), Boundary::Redact);
+    assert!(screened.is_err() || screened.is_ok_and(|screened| screened.redacted.len() == 6_000));
+    let paths = "/srv/ada/:".repeat(100_000);
+    assert!(screen(json!(paths), &layout(), Boundary::Reject).is_err());
+    assert!(screen(json!("-----BEGIN ".repeat(90_000)), &layout(), Boundary::Reject).is_err());
+    assert!(screen(json!("[".repeat(1_000_000)), &layout(), Boundary::Reject).is_err());
 }
 
 #[test]

@@ -127,11 +127,11 @@ pub(super) enum Ask {
 /// An argument that breaks a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0} is invalid")]
-pub(super) struct BadArgument(&'static str);
+pub(super) struct BadArgument(pub(super) &'static str);
 
 /// Whether a text may have lines.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Lines {
+pub(super) enum Lines {
     One,
     Many,
 }
@@ -152,7 +152,8 @@ impl Ask {
     }
 }
 
-fn text(arguments: &Map<String, Value>, key: &'static str, limit: usize, lines: Lines) -> Result<String, BadArgument> {
+/// A text argument, trimmed and within its bound.
+pub(super) fn text(arguments: &Map<String, Value>, key: &'static str, limit: usize, lines: Lines) -> Result<String, BadArgument> {
     let text = arguments.get(key).and_then(Value::as_str).map(str::trim).ok_or(BadArgument(key))?;
     let fits = (1..=limit).contains(&text.len()) && !text.chars().any(|c| is_forbidden(c, lines));
     if fits { Ok(text.to_owned()) } else { Err(BadArgument(key)) }

@@ -1,20 +1,26 @@
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    collections::HashSet,
+    sync::{Arc, OnceLock},
 };
 
 use jsonschema::Validator;
 use serde_json::Value;
 
-use super::builtin::{self, Builtin};
+use super::{
+    builtin::{self, Builtin},
+    most::MostTool,
+    schema,
+};
 use crate::{being::ToolDefinition, manifest::CapabilitySpec, surface::RemoteTool, vocab::Name};
 
 /// How many tools one being may be shown.
-const MAX_TOOLS: usize = 1_024;
+const MAX_TOOLS: usize = 10_000;
 /// How long the name of a tool may be, with its surface: models' providers refuse longer ones.
 const MAX_NAME: usize = 64;
 /// How large the schema of one tool may be.
 const MAX_SCHEMA_BYTES: usize = 256 * 1024;
+/// How large the schemas of all tools may be together.
+const MAX_SCHEMAS_BYTES: usize = 32 * 1024 * 1024;
 /// How much of what a schema says against an argument is told.
 const MAX_TOLD: usize = 240;
 
@@ -35,6 +41,8 @@ pub enum CatalogueError {
     UnusableSchema { tool: String, problem: String },
     #[error("tool: {0} tools are more than the {MAX_TOOLS} that a being may have; select fewer surfaces with `las.only`")]
     TooMany(usize),
+    #[error("tool: the schemas of all tools are larger than {MAX_SCHEMAS_BYTES} bytes; select fewer surfaces with `las.only`")]
+    TooLarge,
 }
 
 impl CatalogueError {
@@ -61,20 +69,25 @@ const fn is_plain(letter: char) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
     Builtin(Builtin),
+    Most(MostTool),
     Remote,
 }
 
 /// One tool of a catalogue.
-#[derive(Debug)]
-pub(super) struct Entry {
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry<'a> {
     pub(super) origin: Origin,
-    check: Validator,
+    tool: &'a ToolDefinition,
+    check: &'a OnceLock<Option<Validator>>,
 }
 
-/// A being's tools, strictly checked: every name plain and unique, every schema compiled.
+/// A being's tools, strictly checked: every name plain and unique, every schema one that arguments can be held to.
+///
+/// A schema that is plainly usable is compiled when its tool is first called; any other is compiled at once, to see whether it can be.
 #[derive(Debug)]
 pub(super) struct Catalogue {
-    entries: BTreeMap<String, Entry>,
+    /// In the order of the definitions.
+    behind: Vec<(Origin, OnceLock<Option<Validator>>)>,
     pub(super) definitions: Arc<[ToolDefinition]>,
 }
 
@@ -97,45 +110,72 @@ impl Catalogue {
         Self::of(tools)
     }
 
-    fn of(tools: Vec<(Origin, ToolDefinition)>) -> Result<Self, CatalogueError> {
-        let mut seen = BTreeSet::new();
-        let mut entries = BTreeMap::new();
-        let mut definitions = Vec::with_capacity(tools.len());
-        for (origin, tool) in tools {
-            let check = admit(origin, &tool, &mut seen)?;
-            entries.insert(tool.name.clone(), Entry { origin, check });
-            definitions.push(tool);
+    /// Adds tools that not every being has.
+    pub(super) fn adding(self, tools: impl Iterator<Item = (Origin, ToolDefinition)>) -> Result<Self, CatalogueError> {
+        let mut tools = tools.peekable();
+        if tools.peek().is_none() {
+            return Ok(self);
         }
-        definitions.sort_by(|one, other| one.name.cmp(&other.name));
-        Ok(Self { entries, definitions: definitions.into() })
+        let origins = self.behind.iter().map(|(origin, _)| *origin);
+        Self::of(origins.zip(self.definitions.iter().cloned()).chain(tools).collect())
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&Entry> {
-        self.entries.get(name)
+    fn of(tools: Vec<(Origin, ToolDefinition)>) -> Result<Self, CatalogueError> {
+        let mut admission = Admission { seen: HashSet::with_capacity(tools.len()), room: MAX_SCHEMAS_BYTES };
+        let checks = tools.iter().map(|(origin, tool)| admission.admit(*origin, tool)).collect::<Result<Vec<_>, _>>()?;
+        let mut all: Vec<_> = tools.into_iter().zip(checks).collect();
+        all.sort_by(|((_, one), _), ((_, other), _)| one.name.cmp(&other.name));
+        let (mut behind, mut definitions) = (Vec::with_capacity(all.len()), Vec::with_capacity(all.len()));
+        for ((origin, tool), check) in all {
+            behind.push((origin, check));
+            definitions.push(tool);
+        }
+        Ok(Self { behind, definitions: definitions.into() })
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<Entry<'_>> {
+        let at = self.definitions.binary_search_by(|tool| tool.name.as_str().cmp(name)).ok()?;
+        let ((origin, check), tool) = (self.behind.get(at)?, self.definitions.get(at)?);
+        Some(Entry { origin: *origin, tool, check })
     }
 }
 
-/// Checks name, schema and uniqueness, in this order, and compiles the schema.
-fn admit(origin: Origin, tool: &ToolDefinition, seen: &mut BTreeSet<String>) -> Result<Validator, CatalogueError> {
-    let name = &tool.name;
-    if name.is_empty() || !name.chars().all(is_plain) {
-        return Err(CatalogueError::InvalidName(name.chars().take(MAX_TOLD).collect()));
+/// What is asked of each tool before it is shown to a being.
+struct Admission<'a> {
+    seen: HashSet<&'a str>,
+    /// How many more bytes of schemas there may be.
+    room: usize,
+}
+
+impl<'a> Admission<'a> {
+    /// Checks name, schema and uniqueness, in this order; yields the compiled schema where only that tells whether it can be used.
+    fn admit(&mut self, origin: Origin, tool: &'a ToolDefinition) -> Result<OnceLock<Option<Validator>>, CatalogueError> {
+        let name = &tool.name;
+        if name.is_empty() || !name.chars().all(is_plain) {
+            return Err(CatalogueError::InvalidName(name.chars().take(MAX_TOLD).collect()));
+        }
+        if name.len() > MAX_NAME {
+            return Err(CatalogueError::LongName(name.chars().take(MAX_TOLD).collect()));
+        }
+        if !tool.parameters.is_object() {
+            return Err(CatalogueError::SchemaNotObject(name.clone()));
+        }
+        let is_ours_by_name = origin == Origin::Remote && name.starts_with(builtin::PREFIX);
+        if is_ours_by_name || !self.seen.insert(name) {
+            return Err(CatalogueError::Duplicate(name.clone()));
+        }
+        let unusable = |problem: String| CatalogueError::UnusableSchema { tool: name.clone(), problem };
+        let Some(bytes) = schema::bytes_within(&tool.parameters, MAX_SCHEMA_BYTES) else {
+            return Err(unusable(format!("it is larger than {MAX_SCHEMA_BYTES} bytes")));
+        };
+        self.room = self.room.checked_sub(bytes).ok_or(CatalogueError::TooLarge)?;
+        if schema::is_plainly_usable(&tool.parameters) {
+            return Ok(OnceLock::new());
+        }
+        let compiled = jsonschema::validator_for(&tool.parameters);
+        let compiled = compiled.map_err(|error| unusable(error.to_string().chars().take(MAX_TOLD).collect()))?;
+        Ok(OnceLock::from(Some(compiled)))
     }
-    if name.len() > MAX_NAME {
-        return Err(CatalogueError::LongName(name.chars().take(MAX_TOLD).collect()));
-    }
-    if !tool.parameters.is_object() {
-        return Err(CatalogueError::SchemaNotObject(name.clone()));
-    }
-    let is_ours_by_name = origin == Origin::Remote && name.starts_with(builtin::PREFIX);
-    if is_ours_by_name || !seen.insert(name.clone()) {
-        return Err(CatalogueError::Duplicate(name.clone()));
-    }
-    let unusable = |problem: String| CatalogueError::UnusableSchema { tool: name.clone(), problem };
-    if tool.parameters.to_string().len() > MAX_SCHEMA_BYTES {
-        return Err(unusable(format!("it is larger than {MAX_SCHEMA_BYTES} bytes")));
-    }
-    jsonschema::validator_for(&tool.parameters).map_err(|error| unusable(error.to_string().chars().take(MAX_TOLD).collect()))
 }
 
 /// The surface of a tool that is named `<surface>__<tool>`.
@@ -143,10 +183,13 @@ pub(super) fn surface_of(tool: &str) -> Option<&str> {
     tool.split_once("__").map(|(surface, _)| surface)
 }
 
-impl Entry {
+impl Entry<'_> {
     /// Checks arguments against the tool's schema; what is wrong is told by place and rule, in words that pass the boundary.
     pub(super) fn check(&self, arguments: &Value) -> Result<(), String> {
-        let Some(error) = self.check.iter_errors(arguments).next() else { return Ok(()) };
+        let check = self.check.get_or_init(|| jsonschema::validator_for(&self.tool.parameters).ok());
+        // A call that cannot be checked is not made.
+        let Some(check) = check else { return Err("the tool's schema cannot be used".to_owned()) };
+        let Some(error) = check.iter_errors(arguments).next() else { return Ok(()) };
         let place: String = error.instance_path().to_string().split('/').skip(1).map(|step| format!(".{step}")).collect();
         let told: String = error.masked().to_string().chars().take(MAX_TOLD).collect();
         Err(format!("arguments{place} breaks the rule `{}` of the tool's schema: {told}", error.kind().keyword()))
@@ -234,6 +277,27 @@ mod tests {
         }
         assert!(refusal(vec![tool("a__b", json!({ "description": "x".repeat(MAX_SCHEMA_BYTES) }))]).contains("larger"));
         assert!(refusal((0..=MAX_TOOLS).map(|n| tool(&format!("a__{n}"), object())).collect()).contains("more than"));
+    }
+
+    #[test]
+    fn a_schema_that_must_be_compiled_to_be_known_is_compiled_at_boot_and_a_plain_one_when_it_is_called() {
+        let pattern = |pattern: &str| json!({ "type": "object", "properties": { "a": { "type": "string", "pattern": pattern } } });
+        assert!(refusal(vec![tool("a__b", pattern("("))]).starts_with("tool: tool schema cannot be used: a__b: "));
+        let catalogue = Catalogue::new(vec![tool("a__plain", object()), tool("a__regex", pattern("^x"))], ALL, &[]).unwrap();
+        let is_compiled = |name: &str| catalogue.get(name).unwrap().check.get().is_some();
+        assert_eq!((is_compiled("a__plain"), is_compiled("a__regex")), (false, true));
+        assert_eq!(catalogue.get("a__plain").unwrap().check(&json!({})), Ok(()));
+        assert!(is_compiled("a__plain"));
+    }
+
+    #[test]
+    fn a_tool_that_is_added_is_checked_like_the_others_and_stands_in_the_same_order() {
+        let most = || MostTool::ALL.into_iter().map(|tool| (Origin::Most(tool), tool.definition()));
+        let catalogue = Catalogue::new(vec![tool("z__z", object())], ALL, &[]).unwrap().adding(most()).unwrap();
+        assert_eq!(catalogue.get("most_create_chat").unwrap().origin, Origin::Most(MostTool::CreateChat));
+        assert!(catalogue.definitions.iter().map(|tool| &tool.name).is_sorted());
+        let taken = Catalogue::new(vec![tool("most_health", object())], ALL, &[]).unwrap().adding(most());
+        assert_eq!(taken.expect_err("refused"), CatalogueError::Duplicate("most_health".into()));
     }
 
     #[test]

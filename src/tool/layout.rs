@@ -1,4 +1,4 @@
-use std::path::Path;
+use std::{borrow::Cow, path::Path};
 
 use reqwest::Url;
 
@@ -18,28 +18,34 @@ impl Layout {
         Self { prefixes }
     }
 
-    /// Writes each path inside the workspace relative to it, led by `./`.
-    pub fn relative(&self, text: &str) -> String {
-        let mut written = String::with_capacity(text.len());
-        let mut rest = text;
-        while let Some((head, prefix, tail)) = self.next(rest) {
+    /// Writes each path inside the workspace relative to it, led by `./`. Each form is looked for once from each place where it was found,
+    /// so that the whole takes time linear in the text.
+    pub fn relative<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let mut hits: Vec<(&str, Option<usize>)> =
+            self.prefixes.iter().map(|prefix| (prefix.as_str(), text.find(prefix.as_str()))).collect();
+        let (mut written, mut done, mut word) = (String::new(), 0, Word::default());
+        while let Some((at, prefix)) = earliest(&hits) {
+            let end = at + prefix.len();
+            let (head, tail) = (text.get(done..at).unwrap_or_default(), text.get(end..).unwrap_or_default());
             written.push_str(head);
-            let is_inside = starts_path(&written) && ends_path(tail);
+            let is_inside = starts_path(&written) && ends_path(text, end, &mut word);
             written.push_str(if is_inside { "." } else { prefix });
-            rest = tail;
+            done = end;
+            let missed = hits.iter_mut().filter(|(_, hit)| hit.is_some_and(|hit| hit < end));
+            missed.for_each(|(prefix, hit)| *hit = tail.find(*prefix).map(|at| at + end));
         }
-        written.push_str(rest);
-        written
+        if done == 0 {
+            return Cow::Borrowed(text);
+        }
+        written.push_str(text.get(done..).unwrap_or_default());
+        Cow::Owned(written)
     }
+}
 
-    /// The earliest prefix in a text, with what stands before and after it.
-    fn next<'t>(&self, text: &'t str) -> Option<(&'t str, &'t str, &'t str)> {
-        let hits = self.prefixes.iter().filter_map(|prefix| text.find(prefix.as_str()).map(|at| (at, prefix.len())));
-        let (at, length) = hits.min_by_key(|(at, length)| (*at, std::cmp::Reverse(*length)))?;
-        let (head, rest) = text.split_at_checked(at)?;
-        let (prefix, tail) = rest.split_at_checked(length)?;
-        Some((head, prefix, tail))
-    }
+/// The earliest hit, and the longest of those.
+fn earliest<'p>(hits: &[(&'p str, Option<usize>)]) -> Option<(usize, &'p str)> {
+    let found = hits.iter().filter_map(|(prefix, hit)| hit.map(|at| (at, *prefix)));
+    found.min_by_key(|(at, prefix)| (*at, std::cmp::Reverse(prefix.len())))
 }
 
 /// A path as plain text and as a URL, percent signs included.
@@ -63,10 +69,11 @@ fn starts_path(before: &str) -> bool {
 }
 
 /// Tells whether the workspace's path ends before `after`, or goes on inside: `/srv/ada2` and `/srv/ada/../x` do neither.
-fn ends_path(after: &str) -> bool {
+fn ends_path(text: &str, end: usize, word: &mut Word) -> bool {
+    let after = text.get(end..).unwrap_or_default();
     match after.chars().next() {
         None | Some('"' | '\'' | '`' | '\\') => true,
-        Some('/') => stays_inside(after),
+        Some('/') => word.stays_inside(text, end),
         Some(c) if c.is_whitespace() => true,
         Some(_) => {
             let past = after.trim_start_matches(['.', ',', ';', ':', '!', '?', ')', ']', '}', '>', '"', '\'', '`']);
@@ -75,14 +82,49 @@ fn ends_path(after: &str) -> bool {
     }
 }
 
-fn stays_inside(path: &str) -> bool {
-    let end = path.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '\\')).unwrap_or(path.len());
-    let path = path.get(..end).unwrap_or(path).to_ascii_lowercase().replace("%2e", ".");
-    let steps = path.split('/').filter(|step| !matches!(*step, "" | "."));
-    steps
-        .map(|step| if step == ".." { -1_i64 } else { 1 })
-        .scan(0, |depth, step| Some((*depth += step, *depth).1))
-        .all(|depth| depth >= 0)
+/// One word of a text as steps of a path, read once however many paths begin in it.
+#[derive(Default)]
+struct Word {
+    end: usize,
+    /// Where each step starts, the last first, and the lowest depth that is reached from there on.
+    steps: Vec<(usize, i64)>,
+}
+
+impl Word {
+    /// Tells whether the path that goes on at a slash never climbs above where it is.
+    fn stays_inside(&mut self, text: &str, slash: usize) -> bool {
+        if slash >= self.end {
+            *self = Self::at(text, slash + 1);
+        }
+        let found = self.steps.binary_search_by(|(start, _)| (slash + 1).cmp(start)).ok();
+        found.and_then(|at| self.steps.get(at)).is_some_and(|(_, lowest)| *lowest >= 0)
+    }
+
+    fn at(text: &str, start: usize) -> Self {
+        let rest = text.get(start..).unwrap_or_default();
+        let length = rest.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '\\')).unwrap_or(rest.len());
+        let end = start + length;
+        let (mut at, mut lowest, mut steps) = (end, 0, Vec::new());
+        for step in rest.get(..length).unwrap_or_default().rsplit('/') {
+            at = at.saturating_sub(step.len());
+            lowest = rise(step).min(rise(step) + lowest);
+            steps.push((at, lowest));
+            at = at.saturating_sub(1);
+        }
+        Self { end, steps }
+    }
+}
+
+/// By how much a step changes the depth; a dot may be written as `%2e`.
+fn rise(step: &str) -> i64 {
+    let is = |forms: &[&str]| forms.iter().any(|form| step.eq_ignore_ascii_case(form));
+    match step {
+        "" | "." => 0,
+        ".." => -1,
+        _ if is(&["%2e"]) => 0,
+        _ if is(&["%2e%2e", ".%2e", "%2e."]) => -1,
+        _ => 1,
+    }
 }
 
 #[cfg(test)]
@@ -90,7 +132,7 @@ mod tests {
     use super::*;
 
     fn relative(text: &str) -> String {
-        Layout::of([Path::new("/srv/ada"), Path::new("/srv/my home")]).relative(text)
+        Layout::of([Path::new("/srv/ada"), Path::new("/srv/my home")]).relative(text).into_owned()
     }
 
     #[test]
@@ -127,6 +169,14 @@ mod tests {
         ] {
             assert_eq!(relative(text), text);
         }
+    }
+
+    #[test]
+    fn a_word_of_many_paths_is_read_once() {
+        let many = |last: &str| "/srv/ada/:".repeat(20_000) + last;
+        assert_eq!(relative(&many("x")), "./:".repeat(20_000) + "x");
+        // The last of them climbs out of the workspace, and the one before does not.
+        assert!(relative(&many("/../../..")).ends_with("./:/srv/ada/:/../../.."));
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! - Everything in an [`Outcome`](crate::being::Outcome) has passed the boundary: answers, refusals, and a being's own words.
 //! - A definite answer is never `indeterminate`; a call whose effect is unknown never becomes anything else.
 //! - File tools stay inside the workspace and out of every state directory, whatever happens to the folders meanwhile.
+//! - A secret that this process sent to someone is in no outcome, whoever says it back.
 //! - Money is taken only from the structure of a trusted tool's successful answer, and never from an echo of its arguments.
 //!
 //! # Assumptions
@@ -21,12 +22,15 @@ mod builtin;
 mod catalogue;
 mod files;
 mod layout;
+mod most;
 mod offered;
 mod result;
 mod revenue;
+mod schema;
 mod toolbox;
 
 pub use catalogue::CatalogueError;
+pub use most::check_most;
 pub use offered::{Sighting, Sightings};
 pub use revenue::RevenueError;
 pub use toolbox::{Knows, Parts, Stamp, Toolbox};

@@ -9,13 +9,15 @@ use super::{
     builtin::{self, Ask, Builtin, INVALID_ARGUMENTS},
     catalogue::{Catalogue, CatalogueError, Entry, Origin, surface_of},
     files::{FileError, Workspace},
+    most::{Most, MostTool},
     offered::{Offered, Sightings},
     result::{self, Answer, Verdict},
     revenue::{self, RevenueError},
 };
 use crate::{
     being::{Mind, Outcome, Status, ToolCall, ToolDefinition},
-    manifest::{Boundary, CapabilitySpec, SurfaceSpec},
+    manifest::{Boundary, CapabilitySpec, MostSpec, SurfaceSpec, TransportSpec},
+    secret::Secrets,
     surface::{CallError, Remote},
     vocab::{Name, Timestamp},
 };
@@ -43,6 +45,10 @@ pub struct Parts {
     pub models: Knows,
     /// What the tools of the surfaces looked like when they were first seen.
     pub seen: Sightings,
+    /// The messaging service, where the operator named one.
+    pub most: Option<MostSpec>,
+    /// What this process sends to others, and nobody is shown.
+    pub secrets: Secrets,
 }
 
 /// The id and the instant that a call is given.
@@ -64,6 +70,8 @@ pub struct Toolbox {
     workspace: Workspace,
     layout: Layout,
     models: Knows,
+    most: Option<Most>,
+    secrets: Secrets,
 }
 
 impl fmt::Debug for Toolbox {
@@ -85,22 +93,15 @@ impl Toolbox {
     /// Lists what the parts offer, checks all of it and compiles the schemas.
     pub fn new(parts: Parts) -> Result<Self, CatalogueError> {
         let listed = parts.remote.as_deref().map(Remote::tools).unwrap_or_default();
+        let most = parts.most.iter().flat_map(|_| MostTool::ALL).map(|tool| (Origin::Most(tool), tool.definition()));
         let Offered { tools, theirs, seen, notices } = Offered::new(listed, &parts.surfaces, &parts.seen);
-        let catalogue = Catalogue::new(tools, parts.capabilities, &parts.required)?;
+        let catalogue = Catalogue::new(tools, parts.capabilities, &parts.required)?.adding(most)?;
         let real = std::fs::canonicalize(&parts.workspace).unwrap_or_else(|_| parts.workspace.clone());
         let layout = Layout::of([parts.workspace.as_path(), real.as_path()]);
         let workspace = Workspace { root: parts.workspace, state_dirs: parts.state_dirs };
-        Ok(Self {
-            catalogue,
-            remote: parts.remote,
-            surfaces: parts.surfaces,
-            theirs,
-            seen,
-            notices,
-            workspace,
-            layout,
-            models: parts.models,
-        })
+        let Parts { remote, surfaces, models, secrets, .. } = parts;
+        let most = parts.most.map(|spec| Most::new(spec, secrets.clone()));
+        Ok(Self { catalogue, remote, surfaces, theirs, seen, notices, workspace, layout, models, most, secrets })
     }
 
     /// The whole catalogue in one lasting order, as models are shown it.
@@ -132,23 +133,34 @@ impl Toolbox {
                 let outcome = self.builtin(builtin, &arguments, mind, stamp).await;
                 self.told(tool, outcome, builtin.boundary())
             }
+            Origin::Most(errand) => self.most(tool, errand, &arguments).await,
             Origin::Remote => self.remote(tool, arguments).await,
         }
     }
 
     /// Everything that can be refused before a tool is reached.
-    fn prepare(&self, tool: &str, text: &str) -> Result<(&Entry, Map<String, Value>), Box<Outcome>> {
+    fn prepare(&self, tool: &str, text: &str) -> Result<(Entry<'_>, Map<String, Value>), Box<Outcome>> {
         let invalid = |message: String| Box::new(Outcome::failed(INVALID_ARGUMENTS, message));
         let entry = self.catalogue.get(tool);
-        let entry = entry.ok_or_else(|| Box::new(Outcome::failed("unknown_tool", "tool is not in the current catalog")))?;
+        let entry = entry.ok_or_else(|| Box::new(self.unknown(tool)))?;
         let arguments: Value = serde_json::from_str(text).map_err(|error| invalid(format!("invalid JSON arguments: {error}")))?;
         let not_an_object = || invalid("tool arguments must be a JSON object".into());
+        if arguments.is_string() {
+            return Err(invalid("tool arguments must be a JSON object, not a string that holds one".into()));
+        }
         if !arguments.is_object() {
             return Err(not_an_object());
         }
         entry.check(&arguments).map_err(invalid)?;
         let Value::Object(arguments) = arguments else { return Err(not_an_object()) };
         Ok((entry, arguments))
+    }
+
+    /// A tool that is not there; one whose name differs only by case is named.
+    fn unknown(&self, tool: &str) -> Outcome {
+        let alike = self.catalogue.definitions.iter().find(|known| known.name.eq_ignore_ascii_case(tool));
+        let hint = alike.map(|known| format!("; did you mean `{}`?", known.name)).unwrap_or_default();
+        Outcome::failed("unknown_tool", format!("tool is not in the current catalog{hint}"))
     }
 
     async fn builtin(&self, tool: Builtin, arguments: &Map<String, Value>, mind: &Mind, stamp: Stamp) -> Outcome {
@@ -189,6 +201,24 @@ impl Toolbox {
         }
     }
 
+    async fn most(&self, tool: &str, errand: MostTool, arguments: &Map<String, Value>) -> Outcome {
+        let outcome = match &self.most {
+            Some(most) => most.call(errand, arguments).await,
+            None => Outcome::failed("most_unavailable", "Most credential is not configured"),
+        };
+        let mode = if outcome.status == Status::Success { Boundary::Reject } else { Boundary::Redact };
+        self.told(tool, outcome, mode)
+    }
+
+    /// Learns the bearer that Las sends to the surface of a tool, so that it is hidden where the surface says it back.
+    async fn know_bearer(&self, tool: &str) {
+        let spec = self.surfaces.iter().find(|(name, _)| surface_of(tool) == Some(name.as_str())).map(|(_, spec)| spec);
+        if let Some(SurfaceSpec { transport: TransportSpec::Url { bearer: Some(source), .. }, .. }) = spec {
+            // One that cannot be read was not sent either.
+            drop(self.secrets.read(source).await);
+        }
+    }
+
     async fn remote(&self, tool: &str, arguments: Map<String, Value>) -> Outcome {
         let Some(remote) = &self.remote else {
             return Outcome::failed(REMOTE_TOOL, "no surface is connected");
@@ -196,7 +226,9 @@ impl Toolbox {
         let (trusted, mode) = self.terms(tool);
         let asked = trusted.then(|| arguments.clone());
         let theirs = self.theirs.get(tool).map_or(tool, String::as_str);
-        match remote.call(theirs, arguments).await {
+        let answer = remote.call(theirs, arguments).await;
+        self.know_bearer(tool).await;
+        match answer {
             Ok(raw) => self.answered(tool, result::read(raw), mode, asked.as_ref()),
             Err(CallError::Failed { code, message }) => self.told(tool, Outcome::failed(code, message), Boundary::Redact),
             Err(CallError::Indeterminate { message }) => self.told(tool, Outcome::indeterminate("mcp", message), Boundary::Redact),
@@ -236,7 +268,8 @@ impl Toolbox {
 
     /// Passes an outcome through the boundary.
     fn told(&self, tool: &str, mut outcome: Outcome, mode: Boundary) -> Outcome {
-        let content = std::mem::take(&mut outcome.content);
+        let mut content = std::mem::take(&mut outcome.content);
+        self.secrets.hide_in(&mut content);
         match boundary::screen(content, &self.layout, mode) {
             Ok(Screened { value, redacted }) => {
                 outcome.content = value;

@@ -76,6 +76,8 @@ fn bench(answers: impl IntoIterator<Item = (&'static str, Result<Value, CallErro
             Box::pin(async move { known })
         }),
         seen: Sightings::new(),
+        most: None,
+        secrets: Secrets::new(Arc::new(|_| None)),
     };
     Bench { toolbox: Toolbox::new(parts).unwrap(), folder, remote }
 }
@@ -124,6 +126,78 @@ async fn what_is_refused_has_reached_nothing() {
     assert!(told.starts_with("arguments.n breaks the rule `type` of the tool's schema: "), "{told}");
     assert_eq!(code(&bench.call("plain__x", r#"{"n":1}"#).await), (Status::Success, ""));
     assert_eq!(bench.reached(), ["plain__x"]);
+}
+
+#[tokio::test]
+async fn a_model_that_calls_badly_is_told_what_is_wrong_and_reaches_nothing() {
+    let bench = bench([("plain__x", text("ok"))]);
+    for (tool, arguments, refused, told) in [
+        ("plain__x", r#""{\"n\":1}""#, "invalid_arguments", "tool arguments must be a JSON object, not a string that holds one"),
+        ("plain__x", "null", "invalid_arguments", "tool arguments must be a JSON object"),
+        ("plain__x", "", "invalid_arguments", "invalid JSON arguments: EOF while parsing a value at line 1 column 0"),
+        ("plain__x", r#"{"n":1"#, "invalid_arguments", "invalid JSON arguments: EOF while parsing an object at line 1 column 6"),
+        ("Plain__X", "{}", "unknown_tool", "tool is not in the current catalog; did you mean `plain__x`?"),
+        ("plain__y", "{}", "unknown_tool", "tool is not in the current catalog"),
+    ] {
+        let outcome = bench.call(tool, arguments).await;
+        assert_eq!((code(&outcome), &outcome.content), ((Status::Failed, refused), &json!({ "message": told })), "{arguments}");
+    }
+    assert!(bench.reached().is_empty());
+}
+
+#[tokio::test]
+async fn a_result_of_one_byte_too_many_is_refused_whole_and_one_of_the_last_byte_is_not() {
+    let (fits, vast) = ("x".repeat(65_534), "x".repeat(65_535));
+    let leaked: &'static str = Box::leak(vast.into_boxed_str());
+    let bench = bench([("plain__fits", text(&fits)), ("plain__vast", text(leaked)), ("lenient__vast", text(leaked))]);
+    assert_eq!(bench.call("plain__fits", "{}").await.content, json!(fits), "65,536 bytes with its quotes");
+    for tool in ["plain__vast", "lenient__vast"] {
+        let outcome = bench.call(tool, "{}").await;
+        assert_eq!((code(&outcome), outcome.screened.as_deref()), ((Status::Failed, SCREENED), Some("oversize at $")), "{tool}");
+    }
+}
+
+#[tokio::test]
+async fn the_boundary_is_one_for_text_structure_resources_and_errors() {
+    let hidden = r#"{"a":[{"Cookie-Token":"x"}]}"#;
+    let resource = json!({ "type": "resource", "resource": { "uri": "file:///x", "text": hidden } });
+    let bench = bench([
+        ("plain__text", text(hidden)),
+        ("plain__structure", structured(json!({ "a": { "my api key": 1 } }))),
+        ("plain__resource", Ok(json!({ "content": [resource] }))),
+        ("plain__refusal", Ok(json!({ "isError": true, "content": [{ "type": "text", "text": hidden }] }))),
+        ("plain__error", Err(CallError::Failed { code: "remote_tool", message: hidden.into() })),
+        ("plain__doubt", Err(CallError::Indeterminate { message: hidden.into() })),
+        ("plain__harmless", structured(json!({ "tokens_used": 7 }))),
+    ]);
+    for tool in ["text", "structure", "resource", "refusal"] {
+        let outcome = bench.call(&format!("plain__{tool}"), "{}").await;
+        assert_eq!((code(&outcome), &outcome.content), ((Status::Failed, SCREENED), &Value::Null), "{tool}");
+    }
+    for (tool, status) in [("error", Status::Failed), ("doubt", Status::Indeterminate)] {
+        let outcome = bench.call(&format!("plain__{tool}"), "{}").await;
+        assert_eq!((outcome.status, &outcome.content), (status, &json!({ "message": "[redacted: forbidden_key]" })), "{tool}");
+    }
+    assert_eq!(bench.call("plain__harmless", "{}").await.content, json!({ "tokens_used": 7 }));
+}
+
+#[tokio::test]
+async fn a_bearer_that_a_surface_says_back_is_shown_to_nobody() {
+    let mut bench = bench([
+        ("far__says", text("you sent b34rer-of-far")),
+        ("far__keyed", structured(json!({ "b34rer-of-far": "b34rer-of-far" }))),
+        ("far__refuses", Err(CallError::Failed { code: "remote_tool", message: "HTTP 401: b34rer-of-far is wrong".into() })),
+    ]);
+    let bearer = Some(crate::manifest::SecretSource::Env("BEARER".into()));
+    let far = SurfaceSpec {
+        transport: TransportSpec::Url { url: "http://127.0.0.1:1/mcp".into(), bearer },
+        ..surface(false, Boundary::Reject)
+    };
+    bench.toolbox.surfaces.insert("far".parse().unwrap(), far);
+    bench.toolbox.secrets = Secrets::new(Arc::new(|name| (name == "BEARER").then(|| "b34rer-of-far".to_owned())));
+    assert_eq!(bench.call("far__says", "{}").await.content, json!("you sent [secret]"));
+    assert_eq!(bench.call("far__keyed", "{}").await.content, json!({ "[secret]": "[secret]" }));
+    assert_eq!(bench.call("far__refuses", "{}").await.content, json!({ "message": "HTTP 401: [secret] is wrong" }));
 }
 
 #[tokio::test]

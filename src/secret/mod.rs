@@ -1,0 +1,19 @@
+//! Secrets: read from where an operator keeps them, shown to nobody but the one who sends them.
+//!
+//! # Expected flow
+//! A manifest says where a secret is ([`SecretSource`](crate::manifest::SecretSource)). Whoever needs it reads it for each use, through
+//! [`Secrets`] or, without a runtime, [`read`]; so one that was exchanged is taken up at once.
+//!
+//! # Guarantees
+//! - A file is used only when it is a regular file and no link, belongs to the user of this process, can be read by nobody else, holds
+//!   text, is not empty and at most 64 KiB long. What is checked is the file that is read, not its name.
+//! - A [`Secret`] is in no `Debug` text, and no error holds one.
+//! - [`Secrets::hide`] takes every secret that was read here out of a text that someone else wrote: a server may say back what it was
+//!   told.
+//!
+//! # Assumptions
+//! Variables are those of the process at its start; they are as open as the process is to its own user.
+
+mod read;
+
+pub use read::{Environment, Secret, SecretError, Secrets, read};
