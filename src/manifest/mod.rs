@@ -23,6 +23,7 @@
 //! [`Problems`]. When any file cannot be parsed, names that lead nowhere are not reported, for they may stand in it.
 
 mod check;
+mod confine;
 mod document;
 mod explain;
 mod layer;
@@ -46,6 +47,6 @@ pub use read::{Loaded, Overrides, from_variables, read};
 pub use schema::{manifest_schema, schema_of, schemas};
 pub use settings::{SETTINGS, Setting, SettingForm, Variables};
 pub use spec::{
-    BeingSpec, Boundary, BudgetSpec, CapSpec, CapabilitySpec, CycleSpec, ExternalLas, Fleet, LasSpec, ModelSpec, PromptPolicy,
-    ProviderSpec, Scope, SecretSource, SurfaceSpec, TransportSpec,
+    BeingSpec, Boundary, BudgetSpec, CapSpec, CapabilitySpec, CycleSpec, ExternalLas, Fleet, LasSpec, LimitsSpec, ModelSpec,
+    PromptPolicy, ProviderSpec, SandboxSpec, Scope, SecretSource, SurfaceSpec, TransportSpec,
 };

@@ -14,6 +14,7 @@ use super::{Assignment, Driver, Ground, Snapshot, UnitView, Until};
 use crate::{
     being::{Being, ToolDefinition},
     model::ModelError,
+    process::Backoff,
     store::{Boot, Life, StoreError},
     surface::{
         Remote, RemoteTool,
@@ -175,6 +176,7 @@ impl Tools {
             external: spec.las.external.clone(),
             env: ground.env.clone(),
             patience: LasStart::PATIENCE,
+            pace: Backoff::default(),
         };
         let las = Arc::new(Box::pin(Las::start(start)).await?);
         match Self::around(Arc::clone(&las), ground, assignment, dir, agent) {

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     manifest::SecretSource,
-    process::{Child, Spawn, SpawnError, Tail},
+    process::{Backoff, Child, Spawn, SpawnError, Tail},
 };
 
 /// No message of a surface is longer.
@@ -38,6 +38,8 @@ pub(super) struct Aim {
     pub(super) reach: Reach,
     /// How long it may take until the tools are listed.
     pub(super) patience: Duration,
+    /// How long between two attempts.
+    pub(super) pace: Backoff,
 }
 
 /// The way to an MCP server.
