@@ -12,7 +12,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-use singularity::process::{Child, Spawn};
+use singularity::process::{Child, Confinement, Spawn, Talk};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_singularity");
@@ -33,6 +33,8 @@ fn spawn(mark: &str, command: &[&str]) -> Spawn {
         command: command.iter().map(|word| (*word).to_owned()).collect(),
         env: BTreeMap::from([path, marked]),
         cwd: None,
+        confinement: Confinement::default(),
+        talk: Talk::Of("test".to_owned()),
     }
 }
 

@@ -14,7 +14,8 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Map, Value, json};
 use singularity::{
-    manifest::{Boundary, ExternalLas, Scope, SecretSource, SurfaceSpec, ToolTerms, TransportSpec},
+    manifest::{Boundary, ExternalLas, LimitsSpec, Scope, SecretSource, SurfaceSpec, ToolTerms, TransportSpec},
+    process::Backoff,
     surface::{
         CallError, Remote,
         las::{Las, LasError, LasStart},
@@ -41,6 +42,8 @@ fn surface(transport: TransportSpec) -> SurfaceSpec {
         timeout: Span::from_secs(60),
         trusted_revenue: false,
         boundary: Boundary::Reject,
+        sandbox: None,
+        limits: LimitsSpec::default(),
         terms: ToolTerms::default(),
     }
 }
@@ -74,6 +77,7 @@ fn setting<const N: usize>(surfaces: [(&str, SurfaceSpec); N]) -> Setting {
         external: None,
         env: std::env::vars().collect(),
         patience: DEADLINE,
+        pace: Backoff::default(),
     };
     Setting { workspace, start }
 }

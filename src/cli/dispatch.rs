@@ -11,7 +11,11 @@ use super::{
     failure::{Class, Failure},
     get, logs, model, offline, questions, serve, single, state, stop,
 };
-use crate::{process, surface::las, telemetry};
+use crate::{
+    process,
+    surface::las,
+    telemetry::{self, Voice},
+};
 
 /// Runs the program: reads the command line, does what it says, tells what went wrong, yields the exit code of SPEC §12.
 pub fn main() -> ExitCode {
@@ -34,7 +38,12 @@ const PARTING: Duration = Duration::from_secs(1);
 
 fn run(cli: Cli) -> Result<(), Failure> {
     let context = Context::new(cli.home)?;
-    telemetry::start(context.log_filter(), matches!(cli.verb, Verb::Serve(_)));
+    let voice = match cli.verb {
+        Verb::Serve(_) => Voice::Daemon,
+        Verb::Las => Voice::Child,
+        _ => Voice::Command,
+    };
+    telemetry::start(context.log_filter(), voice);
     match cli.verb {
         Verb::Validate(files) => offline::validate(&context, &files),
         Verb::Schema(schema) => offline::schema(&schema),

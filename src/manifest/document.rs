@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::scalar::{Glob, HexDigest, HttpUrl, Identifier, Money, ObjectName, SpanText, ToolName};
+use super::scalar::{Glob, HexDigest, HttpUrl, Identifier, Money, ObjectName, SizeText, SpanText, ToolName};
 
 /// A whole manifest: any number of models, surfaces, caps and beings, and the defaults that are merged under them.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -148,6 +148,46 @@ pub(crate) struct SurfaceDocument {
     pub deny: Option<Vec<Glob>>,
     /// Whether a tool whose description or schema is not what it was when it was first seen is kept from the being. Otherwise that is only told.
     pub pin: Option<bool>,
+    /// What the process may reach; without it, all that this user may.
+    pub sandbox: Option<SandboxDocument>,
+    /// What the process may take of the machine.
+    pub limits: Option<LimitsDocument>,
+}
+
+/// What a process may reach: its program and the system's libraries, and beside them only what is named here.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Sandbox")]
+pub(crate) struct SandboxDocument {
+    /// Whether it may use the network; `false` unless said.
+    pub network: Option<bool>,
+    /// Files and folders that it may read and run; `{workspace}` is the being's workspace, other paths are relative to the manifest.
+    #[schemars(length(max = 256), inner(length(min = 1, max = 4096)))]
+    pub read: Option<Vec<String>>,
+    /// Files and folders that it may read, write and run.
+    #[schemars(length(max = 256), inner(length(min = 1, max = 4096)))]
+    pub write: Option<Vec<String>>,
+    /// Whether a kernel that cannot keep the sandbox is an error; otherwise it is warned of, and what can be kept is.
+    pub require: Option<bool>,
+}
+
+/// What a process may take of the machine. Each holds for every single process of the surface, but `processes`, which counts them.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Limits")]
+pub(crate) struct LimitsDocument {
+    /// Memory that it can write; at least 16 MiB.
+    pub memory: Option<SizeText>,
+    /// Time on a core, in all its life; then it is ended, and the surface started anew.
+    pub cpu: Option<SpanText>,
+    /// Files and connections that it has open at once.
+    #[schemars(range(min = 16, max = 1_048_576))]
+    pub open_files: Option<u32>,
+    /// The largest file that it may write.
+    pub file_size: Option<SizeText>,
+    /// Processes of the surface together; one with more is ended, and started anew.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub processes: Option<u32>,
 }
 
 /// Whose process a surface is.

@@ -8,6 +8,7 @@ use super::{
     BeingSpec, Boundary, BudgetSpec, CapSpec, CapabilitySpec, CycleSpec, ExternalLas, LasSpec, ModelSpec, PromptPolicy,
     ProviderSpec, Scope, SurfaceSpec, TransportSpec,
     check::Cx,
+    confine,
     document::{
         BeingDocument, BoundaryName, BudgetDocument, CapDocument, GrantDocument, IdentityDocument, LasDocument, ModelDocument,
         PromptPolicyName, ProviderName, ScopeName, SurfaceDocument,
@@ -24,7 +25,7 @@ use crate::{
 
 /// Bytes of a prompt and of a stimulus (SPEC §4, §6).
 const MAX_TEXT_BYTES: usize = 65_536;
-const WORKSPACE: &str = "{workspace}";
+pub(super) const WORKSPACE: &str = "{workspace}";
 const BRAMA_URL: &str = "http://127.0.0.1:8081";
 const BRAMA_MODEL: &str = "any";
 
@@ -153,6 +154,7 @@ pub(crate) fn surface(document: &SurfaceDocument, cx: &mut Cx<'_>) -> Option<Sur
     bad_variables(document, cx);
     let trusted_revenue = document.trusted_revenue.unwrap_or(false);
     let terms = terms(document, cx);
+    let (sandbox, limits) = confine::confinement(document, scope, cx);
     Some(SurfaceSpec {
         transport: transport?,
         scope,
@@ -161,6 +163,8 @@ pub(crate) fn surface(document: &SurfaceDocument, cx: &mut Cx<'_>) -> Option<Sur
         trusted_revenue,
         boundary,
         terms,
+        sandbox,
+        limits,
     })
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
-use crate::vocab::{Name, Span, Usd};
+use crate::vocab::{Name, Size, Span, Usd};
 
 macro_rules! scalar {
     ($(#[doc = $doc:literal])* $name:ident, $title:literal, $schema:tt) => {
@@ -35,6 +35,10 @@ scalar!(
 scalar!(
     /// A span of time.
     SpanText, "Span", { "type": "string", "format": "span", "examples": ["5s", "1m30s", "250ms"] }
+);
+scalar!(
+    /// An amount of bytes.
+    SizeText, "Size", { "type": "string", "format": "size", "examples": ["512MiB", "1GiB"] }
 );
 scalar!(
     /// The name of a declared object.
@@ -68,9 +72,10 @@ const MAX_SPAN: Span = Span::from_secs(366 * 24 * 3_600);
 type Rule = fn(&str) -> bool;
 
 /// The rules that a regular expression cannot hold, by the `format` that names them in the schema.
-pub(crate) const FORMATS: [(&str, Rule); 4] = [
+pub(crate) const FORMATS: [(&str, Rule); 5] = [
     ("usd", |text| Usd::parse(text).is_ok()),
     ("span", |text| text.parse::<Span>().is_ok_and(|span| span <= MAX_SPAN)),
+    ("size", |text| text.parse::<Size>().is_ok()),
     ("name", |text| Name::try_from(text).is_ok()),
     ("glob", |text| globset::Glob::new(text).is_ok()),
 ];

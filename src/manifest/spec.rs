@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     being::{DeclaredIdentity, Price},
-    vocab::{Address, Kind, Name, Span, Usd},
+    vocab::{Address, Kind, Name, Size, Span, Usd},
 };
 
 /// Everything that one set of manifests declares, resolved: no default is open, no reference dangles (SPEC §2).
@@ -77,6 +77,44 @@ pub struct SurfaceSpec {
     pub boundary: Boundary,
     #[serde(flatten)]
     pub terms: ToolTerms,
+    /// What its process may reach; `None` is all that this user may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxSpec>,
+    /// What its process may take of the machine.
+    #[serde(default, skip_serializing_if = "LimitsSpec::is_empty")]
+    pub limits: LimitsSpec,
+}
+
+/// What a process may reach. `{workspace}` is filled in per being; other paths are absolute.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxSpec {
+    pub network: bool,
+    pub read: Vec<String>,
+    pub write: Vec<String>,
+    /// Whether a kernel that cannot keep it is an error.
+    pub require: bool,
+}
+
+/// What a process may take of the machine; what is `None` is not limited.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LimitsSpec {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Size>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<Span>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_files: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_size: Option<Size>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u32>,
+}
+
+impl LimitsSpec {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Which of a server's tools beings get, and by what names. Globs and keys are of the server's own names.

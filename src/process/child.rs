@@ -1,19 +1,34 @@
-use std::{collections::BTreeMap, io, path::PathBuf, process::ExitStatus, process::Stdio, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io,
+    os::unix::process::ExitStatusExt as _,
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
     process::{ChildStdin, ChildStdout, Command},
     task::JoinHandle,
-    time::timeout,
+    time::{Instant, timeout},
 };
 
-use super::{Tail, supervise::MODE};
+use super::{
+    Confinement, Tail, Talk, sandbox_support, strays,
+    supervise::{CONFINE, MODE},
+    tail::spoken,
+    voice::Voice,
+};
 
 /// How long a supervisor may take to kill and reap all that it holds.
 const REAP_DEADLINE: Duration = Duration::from_secs(10);
 /// How long stderr may stay open after the last process has ended.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(1);
+
+/// How long a flood must have ceased until it is told how much of it was not logged.
+const OWED_AFTER: Duration = Duration::from_secs(1);
 
 /// What to run, and in what surroundings.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +41,10 @@ pub struct Spawn {
     pub env: BTreeMap<String, String>,
     /// The working directory; `None` is the one of this process.
     pub cwd: Option<PathBuf>,
+    /// How it is held.
+    pub confinement: Confinement,
+    /// How the log has what it says on stderr.
+    pub talk: Talk,
 }
 
 /// Why a child was not started.
@@ -59,9 +78,9 @@ pub struct Child {
 }
 
 impl Spawn {
-    /// The command as one line, for people.
+    /// The command as one short line, for people.
     pub fn line(&self) -> String {
-        self.command.join(" ")
+        spoken(&self.command.join(" "))
     }
 
     /// Starts the command under its supervisor. Must be called within a tokio runtime.
@@ -70,23 +89,33 @@ impl Spawn {
         if self.command.first().is_none_or(String::is_empty) {
             return Err(SpawnError::Empty);
         }
+        self.warn_of_gaps();
+        let confinement = serde_json::to_string(&self.confinement).unwrap_or_default();
         let mut command = Command::new(&self.supervisor);
-        command.args([MODE, "--parent", &std::process::id().to_string(), "--"]).args(&self.command);
+        command.args([MODE, "--parent", &std::process::id().to_string(), CONFINE, &confinement, "--"]).args(&self.command);
         command.env_clear().envs(&self.env).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(folder) = &self.cwd {
             std::fs::read_dir(folder).map_err(|source| SpawnError::NoFolder { path: folder.clone(), source })?;
             command.current_dir(folder);
         }
-        let started = command.spawn();
+        let started = strays::keep(|| command.spawn(), supervisor);
         let mut process = started.map_err(|source| SpawnError::NoSupervisor {
             supervisor: self.supervisor.clone(),
             command: self.line(),
             source,
         })?;
         let stderr = Tail::default();
-        let drain = process.stderr.take().map(|pipe| tokio::spawn(drain(pipe, stderr.clone())));
+        let drain = process.stderr.take().map(|pipe| tokio::spawn(drain(pipe, stderr.clone(), self.talk.clone())));
         Ok(Child { stdin: process.stdin.take(), stdout: process.stdout.take(), stderr, drain, process })
+    }
+
+    /// Says, once in the life of this process, that the kernel does not keep sandboxes whole.
+    fn warn_of_gaps(&self) {
+        static TOLD: std::sync::Once = std::sync::Once::new();
+        if self.confinement.sandbox.as_ref().is_some_and(|sandbox| !sandbox.require) && !sandbox_support().is_whole() {
+            TOLD.call_once(|| tracing::warn!("sandboxes are not kept whole here: {}", sandbox_support()));
+        }
     }
 }
 
@@ -109,7 +138,13 @@ impl Child {
     /// Waits until the command and all that descends from it have ended. The status is the command's own; death by a signal reads as
     /// 128 + its number. Cancel safe.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
+        let id = supervisor(&self.process);
         let status = self.process.wait().await?;
+        id.into_iter().for_each(strays::forget);
+        if status.signal().is_some() {
+            // It was killed itself: what it held is now this process's own to end.
+            let _ = tokio::task::spawn_blocking(strays::sweep).await;
+        }
         if let Some(drain) = &mut self.drain {
             let _ = timeout(DRAIN_DEADLINE, drain).await;
             self.drain = None;
@@ -136,23 +171,51 @@ impl Child {
 
     /// Sends a signal to the supervisor, whose id cannot have been reused: it is gone only once this handle has reaped it.
     fn signal(&self, signal: Signal) {
-        let id = self.process.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        if let Some(id) = id {
+        if let Some(id) = supervisor(&self.process) {
             let _ = kill_process(id, signal);
         }
     }
 }
 
+/// The supervisor's id, until it is reaped.
+fn supervisor(process: &tokio::process::Child) -> Option<Pid> {
+    process.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw)
+}
+
 impl Drop for Child {
     /// Has everything killed; the runtime reaps the supervisor later.
     fn drop(&mut self) {
+        let ended = self.process.id().and_then(|_| self.process.try_wait().ok().flatten());
+        if ended.is_some_and(|status| status.signal().is_some()) {
+            std::thread::spawn(strays::sweep);
+            return;
+        }
         self.signal(Signal::QUIT);
     }
 }
 
-async fn drain(mut pipe: impl AsyncRead + Unpin, tail: Tail) {
+/// Reads all that comes, keeps the end of it, and brings it to the log.
+async fn drain(mut pipe: impl AsyncRead + Unpin, tail: Tail, talk: Talk) {
+    let relays = matches!(talk, Talk::Relay(_));
+    let mut voice = Voice::new(talk, Instant::now());
     let mut buffer = [0_u8; 4_096];
-    while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
-        tail.feed(buffer.get(..count).unwrap_or_default());
+    let mut owes = false;
+    loop {
+        let read = pipe.read(&mut buffer);
+        let read = if owes { timeout(OWED_AFTER, read).await } else { Ok(read.await) };
+        match read {
+            Ok(Ok(count @ 1..)) => {
+                let bytes = buffer.get(..count).unwrap_or_default();
+                let plain = voice.hear(bytes, Instant::now());
+                tail.feed(if relays { &plain } else { bytes });
+            }
+            Ok(_) => break,
+            Err(_) => {}
+        }
+        owes = voice.catch_up(Instant::now());
+    }
+    let plain = voice.end(Instant::now());
+    if relays {
+        tail.feed(&plain);
     }
 }

@@ -1,17 +1,17 @@
 use std::{
-    collections::HashMap,
     ffi::OsString,
-    fs, io,
+    io,
     io::{Read, Write},
     os::{
         fd::{AsFd, OwnedFd},
         unix::{net::UnixStream, process::CommandExt},
     },
     process::{Command, ExitCode},
+    time::Duration,
 };
 
 use rustix::{
-    event::{PollFd, PollFlags, poll},
+    event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
     process::{
         Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process, kill_process_group, pidfd_open,
@@ -20,59 +20,92 @@ use rustix::{
 };
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
+use super::{
+    Confinement,
+    confine::{STEP, confined},
+    tail::spoken,
+    tree::{below, descendants},
+};
+
 /// The first argument that selects this mode.
 pub(super) const MODE: &str = "supervise";
+/// Leads how the command is held, as JSON.
+pub(super) const CONFINE: &str = "--confine";
 
 /// The command could not be found, as shells say it.
-const NOT_FOUND: u8 = 127;
+pub(super) const NOT_FOUND: u8 = 127;
 /// The command could not be run, or the supervisor could not do its work.
-const NOT_RUN: u8 = 126;
+pub(super) const NOT_RUN: u8 = 126;
 /// The owner was gone before the command was started, or in its lifetime.
-const ORPHANED: u8 = 125;
+pub(super) const ORPHANED: u8 = 125;
 
-/// Runs one command for an owner and outlives neither: the hidden mode `singularity supervise --parent PID -- COMMAND…`.
+/// The command had more processes than it may.
+const CROWDED: u8 = 124;
+/// How often the processes of a command are counted, where they are limited.
+const COUNT_EVERY: Duration = Duration::from_millis(250);
+/// This very binary, even when its file was replaced meanwhile.
+const SELF: &str = "/proc/self/exe";
+
+/// Runs one command for an owner and outlives neither: the hidden mode
+/// `singularity supervise --parent PID [--confine CONFINEMENT] -- COMMAND…`.
+///
+/// The command is started by one more step of this mode, which takes what confines it and then becomes it.
 ///
 /// Returns when the command has ended, when the owner (`PID`) is gone, or on SIGQUIT; by then every process below this one has been
 /// killed and reaped. SIGTERM, SIGINT and SIGHUP are passed to the command's group as SIGTERM. The exit code is the command's.
 pub fn supervise(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let Some((owner, command)) = parse(args) else {
-        return fail("usage: singularity supervise --parent PID -- COMMAND…", NOT_RUN);
+    let mut args = args.into_iter().peekable();
+    if args.next_if(|word| word == STEP).is_some() {
+        return confined(args);
+    }
+    let Some(Asked { owner, confinement, command }) = parse(args) else {
+        return fail("usage: singularity supervise --parent PID [--confine CONFINEMENT] -- COMMAND…", NOT_RUN);
     };
-    match Watch::new(owner) {
-        Ok(Some(mut watch)) => run(&command, &mut watch),
+    match Watch::new(owner, confinement.limits.processes.is_some()) {
+        Ok(Some(mut watch)) => run(&command, &confinement, &mut watch),
         Ok(None) => ExitCode::from(ORPHANED),
         Err(error) => fail(&format!("cannot watch over `{}`: {error}", command_line(&command)), NOT_RUN),
     }
 }
 
-fn parse(args: impl IntoIterator<Item = OsString>) -> Option<(Pid, Vec<OsString>)> {
-    let mut args = args.into_iter();
+/// What the owner asked for.
+#[derive(Debug)]
+struct Asked {
+    owner: Pid,
+    confinement: Confinement,
+    command: Vec<OsString>,
+}
+
+fn parse(args: impl IntoIterator<Item = OsString>) -> Option<Asked> {
+    let mut args = args.into_iter().peekable();
     let named = args.next()? == "--parent";
     let owner = args.next()?.to_str()?.parse().ok().and_then(Pid::from_raw)?;
+    let confinement = match args.next_if(|word| word == CONFINE) {
+        Some(_) => serde_json::from_str(args.next()?.to_str()?).ok()?,
+        None => Confinement::default(),
+    };
     let parted = args.next()? == "--";
     let command: Vec<OsString> = args.collect();
-    (named && parted && !command.is_empty()).then_some((owner, command))
+    (named && parted && !command.is_empty()).then_some(Asked { owner, confinement, command })
 }
 
 #[expect(clippy::disallowed_methods, reason = "processes are owned here")]
-fn run(command: &[OsString], watch: &mut Watch) -> ExitCode {
-    let Some((program, args)) = command.split_first() else { return ExitCode::from(NOT_RUN) };
-    let started = Command::new(program).args(args).process_group(0).spawn();
-    let id = match started {
+fn run(command: &[OsString], confinement: &Confinement, watch: &mut Watch) -> ExitCode {
+    let held = serde_json::to_string(confinement).unwrap_or_default();
+    let mut step = Command::new(SELF);
+    step.args([MODE, STEP, &getpid().to_string(), &held, "--"]).args(command).process_group(0);
+    let id = match step.spawn() {
         Ok(child) => i32::try_from(child.id()).ok().and_then(Pid::from_raw),
-        Err(error) => {
-            let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN };
-            return fail(&format!("cannot start `{}`: {error}", command_line(command)), code);
-        }
+        Err(error) => return fail(&format!("cannot start `{}`: {error}", command_line(command)), NOT_RUN),
     };
     let Some(id) = id else { return ExitCode::from(NOT_RUN) };
-    let code = follow(id, watch);
-    sweep();
+    let code = follow(id, confinement.limits.processes, watch);
+    sweep(id);
     code
 }
 
 /// Waits for whatever comes first, reaping orphans meanwhile.
-fn follow(command: Pid, watch: &mut Watch) -> ExitCode {
+fn follow(command: Pid, most: Option<u32>, watch: &mut Watch) -> ExitCode {
     loop {
         if let Some(status) = reap(command) {
             return ExitCode::from(code_of(status));
@@ -83,6 +116,15 @@ fn follow(command: Pid, watch: &mut Watch) -> ExitCode {
                 let _ = kill_process_group(command, Signal::TERM);
             }
             Ok(Heard::ChildEnded) => {}
+            Ok(Heard::Nothing) => {
+                let (count, most) = (below(getpid()).len(), most.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX));
+                if count > most {
+                    return fail(
+                        &format!("it had {count} processes, where its limits allow {most}; all of them are ended"),
+                        CROWDED,
+                    );
+                }
+            }
             Err(error) => return fail(&format!("cannot wait for the command: {error}"), NOT_RUN),
         }
     }
@@ -100,10 +142,16 @@ fn reap(command: Pid) -> Option<WaitStatus> {
 }
 
 /// Kills and reaps until nothing is left below this process.
-fn sweep() {
+///
+/// The command's group goes first, and at one blow: the kernel lets no member of it fork meanwhile.
+fn sweep(command: Pid) {
     loop {
-        for id in descendants() {
-            let _ = kill_process(id, Signal::KILL);
+        let found = descendants();
+        if found.iter().any(|process| process.group == command) {
+            let _ = kill_process_group(command, Signal::KILL);
+        }
+        for process in found {
+            let _ = kill_process(process.id, Signal::KILL);
         }
         match wait(WaitOptions::empty()) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -112,43 +160,17 @@ fn sweep() {
     }
 }
 
-/// Every process below this one, by a walk through `/proc`.
-fn descendants() -> Vec<Pid> {
-    let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let id = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
-        let Some(id) = id else { continue };
-        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        if let Some(parent) = parent_in(&stat) {
-            children.entry(parent).or_default().push(id);
-        }
-    }
-    let mut found = children.remove(&getpid()).unwrap_or_default();
-    let mut seen = 0;
-    while let Some(id) = found.get(seen) {
-        found.extend(children.remove(id).unwrap_or_default());
-        seen += 1;
-    }
-    found
-}
-
-/// The parent's id in a line of `/proc/PID/stat`, where the name before it may hold anything.
-fn parent_in(stat: &str) -> Option<Pid> {
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_ascii_whitespace().nth(1)?.parse().ok().and_then(Pid::from_raw)
-}
-
 fn code_of(status: WaitStatus) -> u8 {
     let code = status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(NOT_RUN)
 }
 
-fn command_line(command: &[OsString]) -> String {
-    command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+pub(super) fn command_line(command: &[OsString]) -> String {
+    spoken(&command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "))
 }
 
 /// Says why on stderr, which the owner keeps the last lines of.
-fn fail(why: &str, code: u8) -> ExitCode {
+pub(super) fn fail(why: &str, code: u8) -> ExitCode {
     let _ = writeln!(io::stderr(), "singularity: {why}");
     ExitCode::from(code)
 }
@@ -159,6 +181,8 @@ enum Heard {
     Quit,
     Terminate,
     ChildEnded,
+    /// It is time to count.
+    Nothing,
 }
 
 /// All that the supervisor waits for, each as something to poll.
@@ -167,13 +191,15 @@ struct Watch {
     quit: UnixStream,
     terminate: UnixStream,
     child: UnixStream,
+    counts: bool,
 }
 
 impl Watch {
     /// Becomes the reaper of orphans and listens. `None` when the owner is gone already.
-    fn new(owner: Pid) -> io::Result<Option<Self>> {
+    fn new(owner: Pid, counts: bool) -> io::Result<Option<Self>> {
         set_child_subreaper(Some(getpid()))?;
         let watch = Self {
+            counts,
             quit: listen(&[SIGQUIT])?,
             terminate: listen(&[SIGTERM, SIGINT, SIGHUP])?,
             child: listen(&[SIGCHLD])?,
@@ -188,10 +214,12 @@ impl Watch {
 
     /// Waits for the next thing, the gravest first.
     fn next(&mut self) -> io::Result<Heard> {
+        let patience = if self.counts { Timespec::try_from(COUNT_EVERY).ok() } else { None };
         loop {
             let mut fds = [self.owner.as_fd(), self.quit.as_fd(), self.terminate.as_fd(), self.child.as_fd()]
                 .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-            match poll(&mut fds, None) {
+            match poll(&mut fds, patience.as_ref()) {
+                Ok(0) => return Ok(Heard::Nothing),
                 Ok(_) => {}
                 Err(Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
@@ -246,18 +274,20 @@ mod tests {
 
     #[test]
     fn a_command_keeps_its_own_dashes() {
-        let (owner, command) = parse(words("--parent 7 -- sh -c -- x")).unwrap();
-        assert_eq!(owner.as_raw_nonzero().get(), 7);
-        assert_eq!(command, words("sh -c -- x"));
+        let asked = parse(words("--parent 7 -- sh -c -- x")).unwrap();
+        assert_eq!(asked.owner.as_raw_nonzero().get(), 7);
+        assert_eq!((asked.command, asked.confinement), (words("sh -c -- x"), Confinement::default()));
         for bad in ["", "--parent", "--parent 7", "--parent 7 --", "--parent x -- sh", "--parent 7 sh", "--parent 0 -- sh"] {
             assert!(parse(words(bad)).is_none(), "{bad}");
         }
     }
 
     #[test]
-    fn a_process_cannot_hide_its_parent_behind_its_name() {
-        let stat = "42 (evil) R 1 (x)) S 7 42 42 0 -1 4194560";
-        assert_eq!(parent_in(stat), Pid::from_raw(7));
-        assert_eq!(parent_in(""), None);
+    fn a_command_whose_confinement_cannot_be_read_is_not_run_without() {
+        let confined = r#"--parent 7 --confine {"limits":{"processes":3}} -- sh"#;
+        assert_eq!(parse(words(confined)).unwrap().confinement.limits.processes, Some(3));
+        for bad in ["--parent 7 --confine -- sh", r#"--parent 7 --confine {"limit":{}} -- sh"#] {
+            assert!(parse(words(bad)).is_none(), "{bad}");
+        }
     }
 }

@@ -5,8 +5,10 @@ use std::{
 
 /// How many lines are kept.
 const MAX_LINES: usize = 24;
+/// How many characters of a command are shown.
+const MAX_COMMAND: usize = 160;
 /// How many bytes of a line are kept; the rest of it is dropped.
-const MAX_LINE: usize = 400;
+pub(super) const MAX_LINE: usize = 400;
 
 /// The last lines that a child wrote to stderr, in bounded memory. Clones share them.
 #[derive(Debug, Clone, Default)]
@@ -55,8 +57,18 @@ impl Ring {
 }
 
 /// What of a line may be shown: a child must not be able to drive the terminal of who reads its last words.
-fn printable(bytes: &[u8]) -> String {
+pub(super) fn printable(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).chars().filter(|letter| !letter.is_control()).collect::<String>().trim_end().to_owned()
+}
+
+/// A command as it is named in a message: one that carries a whole script must not hide what the message is about.
+pub(super) fn spoken(command: &str) -> String {
+    let mut letters = command.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
+    let mut line: String = letters.by_ref().take(MAX_COMMAND).collect();
+    if letters.next().is_some() {
+        line.push('…');
+    }
+    line
 }
 
 #[cfg(test)]
@@ -84,6 +96,12 @@ mod tests {
         let tail = Tail::default();
         tail.feed(b"\x1b[31mred\x07\r\n");
         assert_eq!(tail.lines(), ["[31mred"]);
+    }
+
+    #[test]
+    fn a_script_on_a_command_line_does_not_hide_what_is_said_of_it() {
+        assert_eq!(spoken("sh -c echo\nno"), "sh -c echo no");
+        assert_eq!(spoken(&"x".repeat(1_000)).chars().count(), MAX_COMMAND + 1);
     }
 
     proptest! {

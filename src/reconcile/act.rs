@@ -244,7 +244,13 @@ impl Reconciler {
 
 fn surfaces(snapshot: &crate::runtime::Snapshot) -> BTreeMap<String, SurfaceFacts> {
     let facts = |(name, health): (&Name, &crate::runtime::SurfaceHealth)| {
-        let facts = SurfaceFacts { up: health.up, reason: health.reason.clone(), tools: health.tools, restarts: health.restarts };
+        let facts = SurfaceFacts {
+            up: health.up,
+            reason: health.reason.clone(),
+            stalled: health.stalled,
+            tools: health.tools,
+            restarts: health.restarts,
+        };
         (name.to_string(), facts)
     };
     snapshot.surfaces.iter().map(facts).collect()

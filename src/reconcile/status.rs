@@ -189,6 +189,10 @@ pub struct SurfaceFacts {
     /// Why it can't be called.
     #[schemars(title = "Reason")]
     pub reason: Option<String>,
+    /// Whether it failed so often in a row that it is tried only now and then; it comes back by itself.
+    #[schemars(title = "Stalled")]
+    #[serde(default)]
+    pub stalled: bool,
     /// How many tools it lists.
     #[schemars(title = "Tools")]
     pub tools: usize,

@@ -15,6 +15,7 @@ use crate::{
     being::{Being, ToolDefinition},
     manifest::SurfaceSpec,
     model::ModelError,
+    process::Backoff,
     store::{Boot, KeepError, Life, StoreError, read_json, write_json},
     surface::{
         Remote, RemoteTool,
@@ -182,6 +183,7 @@ impl Tools {
             external: spec.las.external.clone(),
             env: ground.env.clone(),
             patience: LasStart::PATIENCE,
+            pace: Backoff::default(),
         };
         let las = Arc::new(Box::pin(Las::start(start)).await?);
         match Self::around(Arc::clone(&las), ground, assignment, dir, agent) {

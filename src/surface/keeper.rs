@@ -22,7 +22,8 @@ use super::{
 };
 use crate::process::Backoff;
 
-const BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(30), Duration::from_secs(60));
+/// A server that ended or failed so often in a row is `stalled`: what helps now is probably not another attempt.
+const MAX_FAILURES: u32 = 8;
 
 /// One MCP server, kept alive: connected, listed, called, and started again with a back-off when it is lost.
 ///
@@ -46,6 +47,8 @@ pub(super) struct View {
     pub(super) tools: Arc<Vec<Tool>>,
     pub(super) meta: Option<Arc<MetaObject>>,
     pub(super) restarts: u32,
+    /// It failed [`MAX_FAILURES`] times in a row, and waits the longest between two attempts.
+    pub(super) stalled: bool,
 }
 
 /// Whether a server can be asked.
@@ -75,7 +78,8 @@ impl Keeper {
     }
 
     fn run(aim: Aim, faults: Arc<Faults>, opened: Option<(Session, Listed)>) -> Self {
-        let (view, seen) = watch::channel(View { phase: Phase::Starting, tools: Arc::default(), meta: None, restarts: 0 });
+        let (view, seen) =
+            watch::channel(View { phase: Phase::Starting, tools: Arc::default(), meta: None, restarts: 0, stalled: false });
         let (stop, stopped) = watch::channel(None);
         Self {
             name: aim.name.clone(),
@@ -145,7 +149,7 @@ async fn keep(
     view: watch::Sender<View>,
     mut stop: watch::Receiver<Option<Duration>>,
 ) {
-    let mut backoff = BACKOFF;
+    let mut backoff = aim.pace.clone();
     loop {
         let began = Instant::now();
         let opened = match ready.take() {
@@ -163,8 +167,12 @@ async fn keep(
             Err(error) => Some(aim.hide(&chain(&error))),
         };
         let Some(because) = because else { return };
-        lose(&aim.name, &view, &because);
-        if !rest(backoff.after(began.elapsed()), &mut stop).await {
+        let wait = backoff.after(began.elapsed());
+        let stalled = backoff.in_a_row() >= MAX_FAILURES;
+        lose(&aim.name, &view, &because, stalled);
+        // What failed together does not come back together; what stalled has long parted ways.
+        let wait = if stalled { backoff.cap() } else { Backoff::spread(wait, rand::random()) };
+        if !rest(wait, &mut stop).await {
             return;
         }
     }
@@ -226,19 +234,29 @@ fn publish(name: &str, view: &watch::Sender<View>, session: &Session, listed: Li
             tracing::warn!(surface = name, tool = %tool.name, "a tool is listed twice");
         }
     }
-    tracing::info!(surface = name, tools = listed.tools.len(), "the surface is up");
+    if matches!(view.borrow().phase, Phase::Up(_)) {
+        tracing::debug!(surface = name, tools = listed.tools.len(), "the tools were listed anew");
+    } else {
+        tracing::info!(surface = name, tools = listed.tools.len(), "the surface is up");
+    }
     view.send_modify(|view| {
         view.phase = Phase::Up(session.peer().clone());
+        view.stalled = false;
         view.tools = Arc::new(listed.tools);
         view.meta = listed.meta.map(Arc::new);
     });
 }
 
-fn lose(name: &str, view: &watch::Sender<View>, because: &str) {
-    tracing::warn!(surface = name, because, "the surface is down; it is started again");
+fn lose(name: &str, view: &watch::Sender<View>, because: &str, stalled: bool) {
+    if stalled && !view.borrow().stalled {
+        tracing::error!(surface = name, because, "the surface failed {MAX_FAILURES} times in a row; it is tried only now and then");
+    } else {
+        tracing::warn!(surface = name, because, "the surface is down; it is started again");
+    }
     view.send_modify(|view| {
         view.phase = Phase::Down { because: answer::bounded(because) };
         view.restarts = view.restarts.saturating_add(1);
+        view.stalled = stalled;
     });
 }
 

@@ -14,7 +14,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::wire::{Faults, Lines};
 use crate::{
     manifest::SecretSource,
-    process::{Child, Spawn, SpawnError, Tail},
+    process::{Backoff, Child, Spawn, SpawnError, Tail},
     secret::{self, SecretError},
 };
 
@@ -36,6 +36,8 @@ pub(super) struct Aim {
     pub(super) reach: Reach,
     /// How long it may take until the tools are listed.
     pub(super) patience: Duration,
+    /// How long between two attempts.
+    pub(super) pace: Backoff,
 }
 
 /// The way to an MCP server.

@@ -2,4 +2,4 @@
 
 mod start;
 
-pub use start::start;
+pub use start::{Voice, start};

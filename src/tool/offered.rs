@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        manifest::{Boundary, Scope, TransportSpec},
+        manifest::{Boundary, LimitsSpec, Scope, TransportSpec},
         vocab::Span,
     };
 
@@ -152,6 +152,8 @@ mod tests {
             trusted_revenue: false,
             boundary: Boundary::Reject,
             terms,
+            sandbox: None,
+            limits: LimitsSpec::default(),
         };
         BTreeMap::from([(Name::try_from("s").unwrap(), spec)])
     }

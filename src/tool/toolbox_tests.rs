@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     being::MindChange,
-    manifest::{Scope, ToolTerms, TransportSpec},
+    manifest::{LimitsSpec, Scope, ToolTerms, TransportSpec},
     surface::{Call, RemoteTool},
     vocab::Span,
 };
@@ -47,6 +47,8 @@ fn surface(trusted_revenue: bool, boundary: Boundary) -> SurfaceSpec {
         timeout: Span::from_secs(1),
         trusted_revenue,
         boundary,
+        sandbox: None,
+        limits: LimitsSpec::default(),
         terms: ToolTerms::default(),
     }
 }

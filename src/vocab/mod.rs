@@ -1,10 +1,11 @@
-//! Words that every other room speaks: checked names, money, digests, spans of time. Nothing here acts.
+//! Words that every other room speaks: checked names, money, digests, sizes, spans of time. Nothing here acts.
 
 mod chain;
 mod day;
 mod digest;
 mod money;
 mod name;
+mod size;
 mod span;
 
 pub use chain::chain;
@@ -12,6 +13,7 @@ pub use day::{day_of, next_day};
 pub use digest::{BadDigest, Digest};
 pub use money::{BadUsd, Usd};
 pub use name::{Address, BadAddress, BadName, Kind, Name};
+pub use size::{BadSize, Size};
 pub use span::{BadSpan, Span};
 
 /// An instant, in UTC, written as RFC 3339.

@@ -2,7 +2,7 @@ use std::{os::unix::fs::MetadataExt as _, path::Path};
 
 use super::diagnosis::{Area, Finding};
 use crate::{
-    process::SandboxSigns,
+    process::sandbox_support,
     runtime::{Ground, clock::Stopwatch},
     store::Home,
     vocab::Timestamp,
@@ -18,20 +18,14 @@ const FEW_BYTES: u64 = 512 << 20;
 /// How many entries of the home are looked at.
 const MAX_ENTRIES: usize = 4_096;
 
-/// Whether the kernel can confine surfaces.
+/// Whether the kernel can keep the sandbox of a surface.
 pub(super) fn sandbox() -> Finding {
-    let signs = SandboxSigns::read();
-    let word = |has: Option<bool>, name: &str| match has {
-        Some(true) => format!("{name} is there"),
-        Some(false) => format!("{name} is missing"),
-        None => format!("whether {name} is there cannot be seen"),
-    };
-    let found = format!("{}, {}", word(signs.landlock, "Landlock"), word(signs.seccomp, "seccomp"));
-    match (signs.landlock, signs.seccomp) {
-        (Some(true), Some(true)) => Finding::good("sandbox", Area::State, found),
-        _ => {
-            let hint = "use a kernel of 5.13 or newer with `landlock` in its `lsm=` list, for surfaces that declare a sandbox";
-            Finding::doubtful("sandbox", Area::State, found, hint)
+    let support = sandbox_support();
+    match support.is_whole() {
+        true => Finding::good("sandbox", Area::State, support.to_string()),
+        false => {
+            let hint = "use a newer kernel with `landlock` in its `lsm=` list, for surfaces that declare a sandbox";
+            Finding::doubtful("sandbox", Area::State, support.to_string(), hint)
         }
     }
 }

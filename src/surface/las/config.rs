@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    manifest::{SecretSource, SurfaceSpec, TransportSpec},
+    manifest::{LimitsSpec, SandboxSpec, SecretSource, SurfaceSpec, TransportSpec},
+    process::{Backoff, Confinement, Limits, Sandbox},
     vocab::{Name, Span},
 };
 
@@ -26,6 +27,9 @@ pub(super) struct LasConfig {
     pub(super) workspace: PathBuf,
     /// How long a surface may take until its tools are listed.
     pub(super) patience: Span,
+    /// How long between two attempts.
+    #[serde(default)]
+    pub(super) pace: Backoff,
 }
 
 /// One surface of a Las.
@@ -35,6 +39,8 @@ pub(super) struct Joined {
     pub(super) way: Way,
     pub(super) env: BTreeMap<String, String>,
     pub(super) timeout: Span,
+    #[serde(default)]
+    pub(super) confinement: Confinement,
 }
 
 /// How a surface is reached.
@@ -64,9 +70,9 @@ pub(super) struct BadPattern {
 
 impl LasConfig {
     /// Resolves the surfaces of one being.
-    pub(super) fn new(surfaces: &BTreeMap<Name, SurfaceSpec>, workspace: &Path, patience: Span) -> Self {
+    pub(super) fn new(surfaces: &BTreeMap<Name, SurfaceSpec>, workspace: &Path, patience: Span, pace: Backoff) -> Self {
         let surfaces = surfaces.iter().map(|(name, spec)| (name.clone(), Joined::new(spec, workspace))).collect();
-        Self { surfaces, workspace: workspace.to_owned(), patience }
+        Self { surfaces, workspace: workspace.to_owned(), patience, pace }
     }
 
     /// The variables that hold bearers, which Las must see.
@@ -112,8 +118,21 @@ impl Joined {
             TransportSpec::Url { url, bearer } => Way::Url { url: url.clone(), bearer: bearer.clone().map(Bearer::from) },
         };
         let env = spec.env.iter().map(|(name, value)| (name.clone(), fill(value))).collect();
-        Self { way, env, timeout: spec.timeout }
+        let filled = |paths: &[String]| paths.iter().map(|path| PathBuf::from(fill(path))).collect();
+        let sandbox = |spec: &SandboxSpec| Sandbox {
+            network: spec.network,
+            read: filled(&spec.read),
+            write: filled(&spec.write),
+            require: spec.require,
+        };
+        let confinement = Confinement { limits: limits(&spec.limits), sandbox: spec.sandbox.as_ref().map(sandbox) };
+        Self { way, env, timeout: spec.timeout, confinement }
     }
+}
+
+fn limits(spec: &LimitsSpec) -> Limits {
+    let LimitsSpec { memory, cpu, open_files, file_size, processes } = spec.clone();
+    Limits { memory, cpu, open_files, file_size, processes }
 }
 
 impl From<SecretSource> for Bearer {
@@ -159,6 +178,8 @@ mod tests {
             timeout: Span::from_secs(120),
             trusted_revenue: false,
             boundary: Boundary::Reject,
+            sandbox: Some(SandboxSpec { write: vec!["{workspace}".to_owned()], ..SandboxSpec::default() }),
+            limits: LimitsSpec::default(),
             terms: ToolTerms::default(),
         }
     }
@@ -166,7 +187,7 @@ mod tests {
     fn config(names: &[&str]) -> LasConfig {
         let command = || spec(TransportSpec::Command(vec!["serve".to_owned(), "{workspace}".to_owned()]));
         let surfaces = names.iter().map(|name| (name.parse().unwrap(), command())).collect();
-        LasConfig::new(&surfaces, Path::new("/w/ada"), Span::from_secs(30))
+        LasConfig::new(&surfaces, Path::new("/w/ada"), Span::from_secs(30), Backoff::default())
     }
 
     fn selected(only: &str, skip: &str) -> Vec<String> {
@@ -182,6 +203,7 @@ mod tests {
         let joined = config.surfaces.values().next().unwrap();
         assert_eq!(joined.way, Way::Command(vec!["serve".to_owned(), "/w/ada".to_owned()]));
         assert_eq!(joined.env.get("HERE").map(String::as_str), Some("/w/ada/x"));
+        assert_eq!(joined.confinement.sandbox.as_ref().unwrap().write, [PathBuf::from("/w/ada")]);
     }
 
     #[test]
@@ -203,7 +225,7 @@ mod tests {
         let bearer = Some(SecretSource::Env("TOKEN".to_owned()));
         let remote = spec(TransportSpec::Url { url: "http://127.0.0.1:1/mcp".to_owned(), bearer });
         let surfaces = BTreeMap::from([("far".parse().unwrap(), remote)]);
-        let config = LasConfig::new(&surfaces, Path::new("/w"), Span::from_secs(1));
+        let config = LasConfig::new(&surfaces, Path::new("/w"), Span::from_secs(1), Backoff::default());
         assert_eq!(config.bearer_variables(), BTreeSet::from(["TOKEN"]));
     }
 }

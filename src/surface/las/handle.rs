@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     manifest::{ExternalLas, SurfaceSpec},
-    process::Spawn,
+    process::{Backoff, Confinement, Spawn, Talk},
     surface::{
         Call, CallError, OpenError, Remote, RemoteTool,
         answer::{self, REMOTE_TOOL},
@@ -43,6 +43,8 @@ pub struct LasStart {
     pub env: BTreeMap<String, String>,
     /// How long a surface may take until its tools are listed.
     pub patience: Duration,
+    /// How long between two attempts to start a surface that ended or failed.
+    pub pace: Backoff,
 }
 
 impl LasStart {
@@ -170,14 +172,23 @@ impl LasStart {
             }
             None if self.surfaces.is_empty() => return None,
             None => {
-                let config = LasConfig::new(&self.surfaces, &self.workspace, Span::from(self.patience));
+                let config = LasConfig::new(&self.surfaces, &self.workspace, Span::from(self.patience), self.pace.clone());
                 let bearers = config.bearer_variables().into_iter();
                 env.extend(bearers.filter_map(|name| Some((name.to_owned(), self.env.get(name)?.clone()))));
                 let command = vec![self.program.to_string_lossy().into_owned(), "las".to_owned()];
                 (command, Some((KEY.to_owned(), config.to_capability())))
             }
         };
-        let spawn = Spawn { supervisor: self.program.clone(), command, env, cwd: Some(self.workspace.clone()) };
-        Some(Aim { name: "las".to_owned(), reach: Reach::Las { spawn, joins }, patience: self.patience.saturating_add(MARGIN) })
+        let talk = if joins.is_some() { Talk::Relay } else { Talk::Of };
+        let spawn = Spawn {
+            supervisor: self.program.clone(),
+            command,
+            env,
+            cwd: Some(self.workspace.clone()),
+            confinement: Confinement::default(),
+            talk: talk("las".to_owned()),
+        };
+        let patience = self.patience.saturating_add(MARGIN);
+        Some(Aim { name: "las".to_owned(), reach: Reach::Las { spawn, joins }, patience, pace: self.pace.clone() })
     }
 }

@@ -20,6 +20,9 @@ pub struct SurfaceHealth {
     pub reason: Option<String>,
     /// How many tools it listed last.
     pub tools: usize,
+    /// It failed so often in a row that it is tried only now and then. It comes back by itself.
+    #[serde(default)]
+    pub stalled: bool,
     /// How often it was lost or could not be started since its Las began.
     pub restarts: u32,
     /// How many lines on its stdout were no messages.
@@ -34,7 +37,8 @@ impl SurfaceHealth {
             Phase::Starting => (false, Some("it is starting".to_owned())),
             Phase::Down { because } => (false, Some(because)),
         };
-        Self { up, reason, tools: view.tools.len(), restarts: view.restarts, rubbish_lines: keeper.rubbish() }
+        let stalled = !up && view.stalled;
+        Self { up, reason, stalled, tools: view.tools.len(), restarts: view.restarts, rubbish_lines: keeper.rubbish() }
     }
 }
 

@@ -24,7 +24,7 @@ use super::{
     health::{self, SurfaceHealth},
 };
 use crate::{
-    process::Spawn,
+    process::{Backoff, Spawn, Talk},
     surface::{
         answer,
         keeper::{Keeper, Phase, chain},
@@ -107,11 +107,11 @@ impl Aggregator {
         let mut config = LasConfig::from_capability(told).map_err(|error| invalid(&error))?;
         config.select(&self.env).map_err(|error| invalid(&error))?;
         self.joined.get_or_init(|| {
-            let LasConfig { surfaces, workspace, patience } = config;
+            let LasConfig { surfaces, workspace, patience, pace } = config;
             let patience = patience.as_duration();
             let start = |(name, joined): (Name, Joined)| {
                 let timeout = joined.timeout.as_duration();
-                let aim = self.aim(&name, joined, &workspace, patience);
+                let aim = self.aim(&name, joined, &workspace, (patience, pace.clone()));
                 (name, Member { keeper: Arc::new(Keeper::start(aim)), timeout })
             };
             surfaces.into_iter().map(start).collect()
@@ -119,16 +119,23 @@ impl Aggregator {
         Ok(())
     }
 
-    fn aim(&self, name: &Name, joined: Joined, workspace: &std::path::Path, patience: Duration) -> Aim {
+    fn aim(&self, name: &Name, joined: Joined, workspace: &std::path::Path, (patience, pace): (Duration, Backoff)) -> Aim {
         let reach = match joined.way {
             Way::Command(command) => {
                 let mut env = clean(&self.env);
                 env.extend(joined.env);
-                Reach::Command(Spawn { supervisor: PathBuf::from(SELF), command, env, cwd: Some(workspace.to_owned()) })
+                Reach::Command(Spawn {
+                    supervisor: PathBuf::from(SELF),
+                    command,
+                    env,
+                    cwd: Some(workspace.to_owned()),
+                    confinement: joined.confinement,
+                    talk: Talk::Of(name.to_string()),
+                })
             }
             Way::Url { url, bearer } => Reach::Url { url, bearer: bearer.map(Into::into), env: BTreeMap::clone(&self.env) },
         };
-        Aim { name: name.to_string(), reach, patience }
+        Aim { name: name.to_string(), reach, patience, pace }
     }
 }
 

@@ -1,0 +1,211 @@
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::tail::{MAX_LINE, printable};
+
+/// Lines that may come at once, and that come back in a second.
+const MAX_BURST: u32 = 50;
+const LINES_PER_SECOND: u32 = 10;
+/// A relay speaks for many.
+const RELAYED: u32 = 20;
+/// No line of a relay is longer; what is longer is no record.
+const MAX_RECORD: usize = 16 * 1_024;
+
+/// Whose stderr it is, and what becomes of it in the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Talk {
+    /// The log has each line under this name.
+    Of(String),
+    /// Another process of this program, whose log comes record by record and is taken over; this name where it says none.
+    Relay(String),
+}
+
+/// Brings what a child says on stderr to the log, no faster than anyone could read it.
+#[derive(Debug)]
+pub(super) struct Voice {
+    talk: Talk,
+    open: Vec<u8>,
+    allowance: Allowance,
+}
+
+/// A record of a log, as `tracing-subscriber` writes it.
+#[derive(Debug, Deserialize)]
+struct Record {
+    level: String,
+    fields: Map<String, Value>,
+}
+
+impl Voice {
+    pub(super) fn new(talk: Talk, now: Instant) -> Self {
+        let times = if matches!(talk, Talk::Relay(_)) { RELAYED } else { 1 };
+        Self { talk, open: Vec::new(), allowance: Allowance::new(MAX_BURST * times, LINES_PER_SECOND * times, now) }
+    }
+
+    /// Takes in what was read, logs whole lines as far as they are allowed, and yields them as people read them.
+    pub(super) fn hear(&mut self, bytes: &[u8], now: Instant) -> Vec<u8> {
+        let mut plain = Vec::new();
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let room = self.max_line().saturating_sub(self.open.len());
+            self.open.extend(piece.iter().take_while(|byte| **byte != b'\n').take(room));
+            if piece.ends_with(b"\n") {
+                let line = std::mem::take(&mut self.open);
+                plain.extend(self.say(&line, now).into_bytes());
+                plain.push(b'\n');
+            }
+        }
+        plain
+    }
+
+    /// Says how many lines were not, when there is room to say it. True while there is more to tell later.
+    pub(super) fn catch_up(&mut self, now: Instant) -> bool {
+        if let Some(count) = self.allowance.owed(now) {
+            self.tell_suppressed(count);
+        }
+        self.allowance.suppressed > 0
+    }
+
+    /// The last words: a line without an end, and what is owed.
+    pub(super) fn end(mut self, now: Instant) -> Vec<u8> {
+        let line = std::mem::take(&mut self.open);
+        let plain = if line.is_empty() { String::new() } else { self.say(&line, now) };
+        if self.allowance.suppressed > 0 {
+            self.tell_suppressed(self.allowance.suppressed);
+        }
+        plain.into_bytes()
+    }
+
+    const fn max_line(&self) -> usize {
+        match self.talk {
+            Talk::Of(_) => MAX_LINE,
+            Talk::Relay(_) => MAX_RECORD,
+        }
+    }
+
+    fn say(&mut self, line: &[u8], now: Instant) -> String {
+        let (name, record) = match &self.talk {
+            Talk::Of(name) => (name, None),
+            Talk::Relay(name) => (name, serde_json::from_slice::<Record>(line).ok()),
+        };
+        let (level, surface, text) = match record {
+            Some(record) => record.read(name),
+            None => ("INFO".to_owned(), name.clone(), printable(line)),
+        };
+        if !text.is_empty() && self.allowance.take(now) {
+            if let Some(count) = self.allowance.owed(now) {
+                self.tell_suppressed(count);
+            }
+            log(&level, &surface, &text);
+        }
+        text
+    }
+
+    fn tell_suppressed(&mut self, count: u64) {
+        self.allowance.suppressed = 0;
+        let (Talk::Of(name) | Talk::Relay(name)) = &self.talk;
+        tracing::warn!(surface = name, "{count} lines of its stderr were suppressed");
+    }
+}
+
+impl Record {
+    fn read(mut self, name: &str) -> (String, String, String) {
+        let text = |value: Value| match value {
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        let surface = self.fields.shift_remove("surface").map_or_else(|| name.to_owned(), text);
+        let mut said = self.fields.shift_remove("message").map(text).unwrap_or_default();
+        for (field, value) in self.fields {
+            said.push_str(&format!(" {field}={}", text(value)));
+        }
+        (self.level, surface, printable(said.as_bytes()))
+    }
+}
+
+fn log(level: &str, surface: &str, text: &str) {
+    match level {
+        "ERROR" => tracing::error!(surface, "{text}"),
+        "WARN" => tracing::warn!(surface, "{text}"),
+        "DEBUG" => tracing::debug!(surface, "{text}"),
+        "TRACE" => tracing::trace!(surface, "{text}"),
+        _ => tracing::info!(surface, "{text}"),
+    }
+}
+
+/// A bucket that fills with time.
+#[derive(Debug)]
+struct Allowance {
+    most: u32,
+    per_second: u32,
+    left: f64,
+    at: Instant,
+    suppressed: u64,
+}
+
+impl Allowance {
+    fn new(most: u32, per_second: u32, now: Instant) -> Self {
+        Self { most, per_second, left: f64::from(most), at: now, suppressed: 0 }
+    }
+
+    /// Takes one; one that is not there is counted.
+    fn take(&mut self, now: Instant) -> bool {
+        self.fill(now);
+        let is_there = self.left >= 1.0;
+        if is_there {
+            self.left -= 1.0;
+        } else {
+            self.suppressed += 1;
+        }
+        is_there
+    }
+
+    /// How many were not there, once there is room again.
+    fn owed(&mut self, now: Instant) -> Option<u64> {
+        self.fill(now);
+        (self.suppressed > 0 && self.left >= 1.0).then_some(self.suppressed)
+    }
+
+    fn fill(&mut self, now: Instant) {
+        let gone: Duration = now.saturating_duration_since(self.at);
+        self.left = (self.left + gone.as_secs_f64() * f64::from(self.per_second)).min(f64::from(self.most));
+        self.at = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_counted_and_not_logged() {
+        let start = Instant::now();
+        let mut allowance = Allowance::new(50, 10, start);
+        assert_eq!((0..1_000).filter(|_| allowance.take(start)).count(), 50);
+        assert_eq!(allowance.owed(start), None, "not yet");
+        assert_eq!(allowance.owed(start + Duration::from_millis(200)), Some(950));
+        let later = start + Duration::from_secs(3_600);
+        allowance.suppressed = 0;
+        assert_eq!((0..1_000).filter(|_| allowance.take(later)).count(), 50, "a long silence saves nothing up");
+    }
+
+    #[test]
+    fn a_record_of_las_is_read_as_people_read_it() {
+        let now = Instant::now();
+        let mut voice = Voice::new(Talk::Relay("las".to_owned()), now);
+        let record = br#"{"level":"WARN","fields":{"message":"it is down","surface":"files","restarts":3}}"#;
+        assert_eq!(voice.hear(&[record.as_slice(), b"\nno rec"].concat(), now), b"it is down restarts=3\n");
+        assert_eq!(voice.hear(b"ord\x1b[31m\n", now), b"no record[31m\n");
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_bounded() {
+        let now = Instant::now();
+        let mut voice = Voice::new(Talk::Of("files".to_owned()), now);
+        for _ in 0..100 {
+            assert_eq!(voice.hear(&[b'x'; 1_000], now), b"");
+        }
+        assert_eq!(voice.open.len(), MAX_LINE);
+    }
+}

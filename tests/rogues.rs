@@ -1,0 +1,81 @@
+//! What a being would lose to one bad server: each is a real process with one fault, beside a good one.
+#![expect(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "a test may fail, and looks at what runs")]
+
+#[path = "support/las.rs"]
+mod las;
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use las::{GRACE, Setting, call, command, health, is_up, setting, text};
+use serde_json::json;
+use singularity::{surface::CallError, surface::las::Las, vocab::Span};
+
+/// What becomes of two calls, one after the other.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Outcome {
+    Done,
+    Doubt,
+    Unavailable,
+}
+use Outcome::{Done, Doubt, Unavailable};
+
+const ROGUES: [(&str, Outcome); 12] = [
+    ("prints rubbish", Done),
+    ("never answers", Unavailable),
+    ("answers twice", Done),
+    ("answers to a wrong id", Done),
+    ("answers the wrong id alone", Doubt),
+    ("ends in mid-call", Doubt),
+    ("floods stdout", Done),
+    ("floods stderr", Done),
+    ("floods with messages", Done),
+    ("exits at once", Unavailable),
+    ("closes stdout yet lives", Doubt),
+    ("ignores SIGTERM", Done),
+];
+
+/// No Las with two surfaces has held more, whatever they sent.
+const MAX_MEMORY_KIB: u64 = 128 * 1_024;
+
+async fn ask(las: &Las, surface: &str) -> Outcome {
+    match call(las, &format!("{surface}__try"), json!({ "what": "pair" })).await {
+        Ok(result) if ["done", "x"].contains(&text(&result)) => Done,
+        Err(CallError::Indeterminate { .. }) => Doubt,
+        Err(CallError::Failed { code: "surface_unavailable" | "remote_tool", .. }) => Unavailable,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The most memory that Las has held, in KiB.
+fn peak(setting: &Setting) -> u64 {
+    let las = setting.fitting(|line| line.ends_with(" las ") && !line.contains("supervise"));
+    let status = fs::read_to_string(format!("/proc/{}/status", las.first().unwrap())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rogue_harms_itself_alone() {
+    for (fault, outcome) in ROGUES {
+        let mut rogue = command(&["python3", "-c", include_str!("support/rogue.py"), fault]);
+        rogue.timeout = Span::from_secs(3);
+        let good = command(&["python3", "-c", include_str!("support/probe.py")]);
+        let mut setting = setting([("rogue", rogue), ("good", good)]);
+        setting.start.patience = Duration::from_secs(8);
+        let las = setting.las().await;
+        assert!(is_up(&las, "good"), "{fault}: {:?}", las.health());
+        let begun = Instant::now();
+        let (of_rogue, of_good) = tokio::join!(ask(&las, "rogue"), ask(&las, "good"));
+        assert_eq!((of_rogue, of_good), (outcome, Done), "{fault}: {:?}", health(&las, "rogue"));
+        assert_eq!(ask(&las, "good").await, Done, "{fault}");
+        assert!(begun.elapsed() < Duration::from_secs(20), "{fault}: {:?}", begun.elapsed());
+        assert_eq!((health(&las, "good").restarts, las.restarts()), (0, 0), "{fault}");
+        let peak = peak(&setting);
+        assert!(peak < MAX_MEMORY_KIB, "{fault}: Las held {peak} KiB");
+        las.stop(GRACE).await;
+        assert_eq!(setting.processes(), [], "{fault}");
+    }
+}
