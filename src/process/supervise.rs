@@ -24,7 +24,7 @@ use super::{
     Confinement,
     confine::{STEP, confined},
     tail::spoken,
-    tree::{below, descendants},
+    tree::{below, group},
 };
 
 /// The first argument that selects this mode.
@@ -141,20 +141,20 @@ fn reap(command: Pid) -> Option<WaitStatus> {
     ended
 }
 
-/// Kills and reaps until nothing is left below this process.
+/// Kills and reaps until nothing is left below this process, at the cost of these processes alone.
 ///
 /// The command's group goes first, and at one blow: the kernel lets no member of it fork meanwhile.
 fn sweep(command: Pid) {
     loop {
-        let found = descendants();
-        if found.iter().any(|process| process.group == command) {
+        let found = below(getpid());
+        if found.iter().any(|id| group(*id) == Some(command)) {
             let _ = kill_process_group(command, Signal::KILL);
         }
-        for process in found {
-            let _ = kill_process(process.id, Signal::KILL);
+        for id in found {
+            let _ = kill_process(id, Signal::KILL);
         }
         match wait(WaitOptions::empty()) {
-            Ok(_) | Err(Errno::INTR) => {}
+            Ok(_) | Err(Errno::INTR) => drop(reap(command)),
             Err(_) => return,
         }
     }

@@ -4,28 +4,21 @@ use std::{collections::HashMap, fs};
 
 use rustix::process::{Pid, getpid};
 
-/// A process, and the group that it is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Process {
-    pub(super) id: Pid,
-    pub(super) group: Pid,
-}
-
-/// Every process below this one, by a walk through `/proc`.
-pub(super) fn descendants() -> Vec<Process> {
-    let mut children: HashMap<Pid, Vec<Process>> = HashMap::new();
+/// Every process below this one, by a walk through all of `/proc`.
+fn descendants() -> Vec<Pid> {
+    let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let id = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
         let Some(id) = id else { continue };
         let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        if let Some((parent, group)) = kin_in(&stat) {
-            children.entry(parent).or_default().push(Process { id, group });
+        if let Some((parent, _)) = kin_in(&stat) {
+            children.entry(parent).or_default().push(id);
         }
     }
     let mut found = children.remove(&getpid()).unwrap_or_default();
     let mut seen = 0;
-    while let Some(process) = found.get(seen) {
-        found.extend(children.remove(&process.id).unwrap_or_default());
+    while let Some(id) = found.get(seen) {
+        found.extend(children.remove(id).unwrap_or_default());
         seen += 1;
     }
     found
@@ -33,7 +26,7 @@ pub(super) fn descendants() -> Vec<Process> {
 
 /// The processes below one, at the cost of these alone. A kernel that lists no children has the whole of `/proc` walked.
 pub(super) fn below(id: Pid) -> Vec<Pid> {
-    let Some(mut found) = children(id) else { return descendants().into_iter().map(|process| process.id).collect() };
+    let Some(mut found) = children(id) else { return descendants() };
     let mut seen = 0;
     while let Some(id) = found.get(seen) {
         found.extend(children(*id).unwrap_or_default());
