@@ -62,12 +62,16 @@ fn old() -> Being {
 
 /// The being answers and rests, and its next cycle begins.
 fn next_cycle(being: &mut Being, prompt_tokens: u64) -> Ready {
+    next_cycle_by(&rules(), being, prompt_tokens)
+}
+
+fn next_cycle_by(rules: &Rules, being: &mut Being, prompt_tokens: u64) -> Ready {
     let usage = Usage::new(prompt_tokens, 1);
     let completion =
         Completion { model: "m".into(), content: Some("Done.".into()), tool_calls: Vec::new(), finish: Finish::Stop, usage };
     let result = Ok(Thought { completion, price: Price::default(), passed_over: Vec::new() });
-    being.step(&rules(), Input::Thought { result, elapsed: Span::ZERO }, Timestamp::UNIX_EPOCH);
-    being.step(&rules(), Input::Wake, Timestamp::UNIX_EPOCH)
+    being.step(rules, Input::Thought { result, elapsed: Span::ZERO }, Timestamp::UNIX_EPOCH);
+    being.step(rules, Input::Wake, Timestamp::UNIX_EPOCH)
 }
 
 #[test]
@@ -126,4 +130,72 @@ fn a_cut_off_answer_with_calls_is_told_after_their_results() {
     let ready = being.step(&rules(), Input::Called(Outcome::failed("invalid_arguments", "no")), Timestamp::UNIX_EPOCH);
     assert!(matches!(ready.facts.as_slice(), [Event::ToolFinished { .. }, Event::Told { .. }]), "{:?}", ready.facts);
     assert!(matches!(ready.then, Some(Effect::Think { .. })));
+}
+
+#[test]
+fn a_driver_is_told_whether_a_cycle_is_under_way_and_whether_the_process_leaves() {
+    let mut being = Being::new(testing::state());
+    assert_eq!((being.is_busy(), being.is_stopping()), (false, false));
+    being.step(&rules(), Input::Granted { id: "g".into(), usd: testing::usd("100") }, Timestamp::UNIX_EPOCH);
+    being.step(&rules(), Input::Wake, Timestamp::UNIX_EPOCH);
+    assert_eq!((being.is_busy(), being.is_stopping()), (true, false));
+    being.step(&rules(), Input::Stop, Timestamp::UNIX_EPOCH);
+    assert_eq!((being.is_busy(), being.is_stopping()), (true, true), "what is under way may still end");
+    being.step(&rules(), Input::Abandoned, Timestamp::UNIX_EPOCH);
+    assert!(!being.is_busy());
+}
+
+/// A being without money, for which a call costs.
+fn poor() -> (Rules, Being) {
+    let price = Price { input: testing::usd("1"), output: testing::usd("1") };
+    let offer = crate::being::Offer { model: testing::state().mind.current_model, price, max_tokens: 64, is_of_chain: true };
+    let broke = AgentState { budget: crate::being::Budget::new(Usd::ZERO), ..testing::state() };
+    (Rules { offers: [offer].into(), ..rules() }, Being::new(broke))
+}
+
+#[test]
+fn a_being_without_money_begins_no_cycle_and_says_so_once() {
+    let (rules, mut being) = poor();
+    assert_eq!(being.step(&rules, Input::Wake, Timestamp::UNIX_EPOCH).facts, [Event::Exhausted]);
+    assert_eq!((being.state().cycle, being.told()), (0, Some(&Limit::Balance)));
+    assert_eq!(being.closed(&rules, Timestamp::UNIX_EPOCH).map(|closed| closed.limit), Some(Limit::Balance));
+    assert!(being.foreseen(&rules) > testing::usd("0.000064"), "the prompt costs too");
+    let again = being.step(&rules, Input::Wake, Timestamp::UNIX_EPOCH);
+    assert!(again.facts.is_empty() && matches!(again.then, Some(Effect::Rest(_))), "{again:?}");
+}
+
+#[test]
+fn a_grant_that_comes_again_is_recorded_once_and_opens_the_gate() {
+    let (rules, mut being) = poor();
+    let grant = || Input::Granted { id: "2026-12".into(), usd: testing::usd("25") };
+    let granted = Event::FundsGranted { id: "2026-12".into(), usd: testing::usd("25") };
+    assert_eq!(being.step(&rules, grant(), Timestamp::UNIX_EPOCH).facts, [granted]);
+    assert_eq!(being.step(&rules, grant(), Timestamp::UNIX_EPOCH).facts, []);
+    assert_eq!(being.state().budget.remaining, testing::usd("25"));
+    let asked = being.step(&rules, Input::Wake, Timestamp::UNIX_EPOCH);
+    assert!(matches!(asked.then, Some(Effect::Think { .. })) && being.told().is_none(), "{asked:?}");
+}
+
+#[test]
+fn labels_are_recorded_when_they_change_and_only_then() {
+    let mut being = awake();
+    let labels = std::collections::BTreeMap::from([("team".to_owned(), "blue".to_owned())]);
+    let labelled = Event::Labelled { labels: labels.clone() };
+    assert_eq!(being.step(&rules(), Input::Labelled(labels.clone()), Timestamp::UNIX_EPOCH).facts, [labelled]);
+    assert_eq!(being.step(&rules(), Input::Labelled(labels), Timestamp::UNIX_EPOCH).facts, []);
+}
+
+#[test]
+fn each_cycle_has_the_next_number_and_only_the_first_is_told_the_stimulus() {
+    let rules = Rules { stimulus: Some("rain".into()), ..rules() };
+    let mut being = Being::new(AgentState { budget: crate::being::Budget::new(testing::usd("100")), ..testing::state() });
+    let mut ready = being.step(&rules, Input::Wake, Timestamp::UNIX_EPOCH);
+    for number in 1..=3 {
+        let begun = ready.facts.iter().find_map(|fact| match fact {
+            Event::CycleStarted { stimulus, .. } => Some(stimulus.as_deref()),
+            _ => None,
+        });
+        assert_eq!((being.state().cycle, begun), (number, Some((number == 1).then_some("rain"))));
+        ready = next_cycle_by(&rules, &mut being, 1);
+    }
 }
