@@ -199,3 +199,79 @@ fn each_cycle_has_the_next_number_and_only_the_first_is_told_the_stimulus() {
         ready = next_cycle_by(&rules, &mut being, 1);
     }
 }
+
+/// The model asks for a call, which ends so.
+fn calls(being: &mut Being, id: &str, outcome: Outcome) -> Ready {
+    let tool_calls = vec![ToolCall::new(id, "finance__sell", "{}")];
+    let usage = Usage::new(1, 1);
+    let completion = Completion { model: "m".into(), content: None, tool_calls, finish: Finish::ToolCalls, usage };
+    let result = Ok(Thought { completion, price: Price::default(), passed_over: Vec::new() });
+    being.step(&rules(), Input::Thought { result, elapsed: Span::ZERO }, Timestamp::UNIX_EPOCH);
+    being.step(&rules(), Input::Called(outcome), Timestamp::UNIX_EPOCH)
+}
+
+#[test]
+fn a_cycle_ends_when_its_rounds_are_used_up() {
+    let mut being = awake();
+    let ok = || Outcome::success(serde_json::json!({}));
+    for id in ["a", "b"] {
+        assert!(matches!(calls(&mut being, id, ok()).then, Some(Effect::Think { .. })));
+    }
+    let last = calls(&mut being, "c", ok());
+    assert!(matches!(last.facts.last(), Some(Event::Warning { message }) if message == "maximum tool rounds reached"));
+    let Some(Effect::Rest(report)) = last.then else { panic!("{:?}", last.then) };
+    assert_eq!((report.status, report.actions.len()), (CycleStatus::ToolRoundLimit, 3));
+}
+
+#[test]
+fn a_transaction_that_is_told_again_earns_nothing_more() {
+    let mut being = awake();
+    let sold = || Outcome {
+        revenue: Some(Revenue { amount: testing::usd("3"), transaction: Some("t1".into()) }),
+        ..Outcome::success(serde_json::json!({}))
+    };
+    let credits = |ready: Ready| ready.facts.iter().filter(|fact| matches!(fact, Event::RevenueCredited { .. })).count();
+    assert_eq!(["a", "b"].map(|id| credits(calls(&mut being, id, sold()))), [1, 0]);
+    assert_eq!(being.state().budget.earned, testing::usd("3"));
+}
+
+#[test]
+fn a_model_that_cannot_answer_for_now_is_asked_as_often_as_declared_and_no_more() {
+    let rules = Rules { retry: Retry { max_attempts: Some(3), ..Retry::default() }, ..rules() };
+    let mut being = awake();
+    let mut fails = || {
+        let class = ThinkErrorClass::Transient { retry_after: None };
+        let result = Err(ThinkError { class, message: "brama: HTTP 503".into(), spent: Vec::new() });
+        being.step(&rules, Input::Thought { result, elapsed: Span::ZERO }, Timestamp::UNIX_EPOCH).then
+    };
+    for _ in 0..2 {
+        assert!(matches!(fails(), Some(Effect::Think { .. })));
+    }
+    assert!(matches!(fails(), Some(Effect::End(Ending::Upstream { permanent: false, .. }))));
+}
+
+#[test]
+fn a_cap_that_holds_is_told_once_and_is_not_poverty() {
+    let mut being = Being::new(AgentState { budget: crate::being::Budget::new(testing::usd("1")), ..testing::state() });
+    let closed = || Closed { limit: Limit::Cap("all".into()), left: Usd::ZERO, worst: None };
+    let told = being.step(&rules(), Input::Capped(closed()), Timestamp::UNIX_EPOCH);
+    assert!(matches!(told.facts.as_slice(), [Event::Warning { .. }]), "{:?}", told.facts);
+    assert_eq!(being.step(&rules(), Input::Capped(closed()), Timestamp::UNIX_EPOCH).facts, []);
+}
+
+#[test]
+fn a_being_that_leaves_says_so_once_and_ends_as_what_it_is() {
+    for (usd, failed, status) in [
+        ("1", false, BeingStatus::Stopped),
+        ("0", false, BeingStatus::Exhausted),
+        ("1", true, BeingStatus::Failed),
+        ("0", true, BeingStatus::Failed),
+    ] {
+        let budget = crate::being::Budget::new(testing::usd(usd));
+        let mut being = Being::new(AgentState { budget, ..testing::state() });
+        let mut tell = |input| being.step(&rules(), input, Timestamp::UNIX_EPOCH).facts;
+        assert_eq!(tell(Input::Stop), [Event::Stopping]);
+        assert_eq!(tell(Input::Stop), []);
+        assert_eq!(tell(Input::Closed { failed }), [Event::Stopped { status }]);
+    }
+}
