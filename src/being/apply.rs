@@ -155,12 +155,13 @@ mod tests {
                 result: "{}".into(),
                 change: None,
                 chat_id: Some(uuid::Uuid::nil()),
-                message_id: None,
+                message_id: Some(uuid::Uuid::nil()),
                 screened: None,
             };
             state.apply(&record(n, event));
         }
         assert_eq!(state.recent_actions.front().map(|a| a.cycle), Some(50));
-        assert_eq!((state.conversation.len(), state.created_resources.chat_ids.len()), (150, 1));
+        let created = &state.created_resources;
+        assert_eq!((state.conversation.len(), created.chat_ids.len(), created.message_ids.len()), (150, 1, 1));
     }
 }

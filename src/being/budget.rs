@@ -146,6 +146,7 @@ mod tests {
         let cost = Cost::of(Usage::new(250_000, 125_000), price, Span::from_secs(5_400), usd("4"));
         budget.debit(cost, Date::ZERO);
         assert_eq!((cost.total(), budget.remaining, budget.total_tokens), (usd("7.25"), usd("2.75"), 375_000));
+        assert_eq!((budget.spent(), budget.net_profit(), budget.is_solvent()), (usd("7.25"), usd("-7.25"), true));
         assert!(budget.is_balanced());
     }
 

@@ -63,12 +63,16 @@ fn old() -> Being {
 
 /// The being answers and rests, and its next cycle begins.
 fn next_cycle(being: &mut Being, prompt_tokens: u64) -> Ready {
+    next_cycle_by(&rules(), being, prompt_tokens)
+}
+
+fn next_cycle_by(rules: &Rules, being: &mut Being, prompt_tokens: u64) -> Ready {
     let usage = Usage::new(prompt_tokens, 1);
     let completion =
         Completion { model: "m".into(), content: Some("Done.".into()), tool_calls: Vec::new(), finish: Finish::Stop, usage };
     let result = Ok(Thought { completion, price: Price::default(), passed_over: Vec::new() });
-    being.step(&rules(), Input::Thought { result, elapsed: Span::ZERO }, Timestamp::UNIX_EPOCH);
-    being.step(&rules(), Input::Wake, Timestamp::UNIX_EPOCH)
+    being.step(rules, Input::Thought { result, elapsed: Span::ZERO }, Timestamp::UNIX_EPOCH);
+    being.step(rules, Input::Wake, Timestamp::UNIX_EPOCH)
 }
 
 #[test]
@@ -127,4 +131,148 @@ fn a_cut_off_answer_with_calls_is_told_after_their_results() {
     let ready = being.step(&rules(), Input::Called(Outcome::failed("invalid_arguments", "no")), Timestamp::UNIX_EPOCH);
     assert!(matches!(ready.facts.as_slice(), [Event::ToolFinished { .. }, Event::Told { .. }]), "{:?}", ready.facts);
     assert!(matches!(ready.then, Some(Effect::Think { .. })));
+}
+
+#[test]
+fn a_driver_is_told_whether_a_cycle_is_under_way_and_whether_the_process_leaves() {
+    let mut being = Being::new(testing::state());
+    assert_eq!((being.is_busy(), being.is_stopping()), (false, false));
+    being.step(&rules(), Input::Granted { id: "g".into(), usd: testing::usd("100") }, Timestamp::UNIX_EPOCH);
+    being.step(&rules(), Input::Wake, Timestamp::UNIX_EPOCH);
+    assert_eq!((being.is_busy(), being.is_stopping()), (true, false));
+    being.step(&rules(), Input::Stop, Timestamp::UNIX_EPOCH);
+    assert_eq!((being.is_busy(), being.is_stopping()), (true, true), "what is under way may still end");
+    being.step(&rules(), Input::Abandoned, Timestamp::UNIX_EPOCH);
+    assert!(!being.is_busy());
+}
+
+/// A being without money, for which a call costs.
+fn poor() -> (Rules, Being) {
+    let price = Price { input: testing::usd("1"), output: testing::usd("1") };
+    let offer = crate::being::Offer { model: testing::state().mind.current_model, price, max_tokens: 64, is_of_chain: true };
+    let broke = AgentState { budget: crate::being::Budget::new(Usd::ZERO), ..testing::state() };
+    (Rules { offers: [offer].into(), ..rules() }, Being::new(broke))
+}
+
+#[test]
+fn a_being_without_money_begins_no_cycle_and_says_so_once() {
+    let (rules, mut being) = poor();
+    assert_eq!(being.step(&rules, Input::Wake, Timestamp::UNIX_EPOCH).facts, [Event::Exhausted]);
+    assert_eq!((being.state().cycle, being.told()), (0, Some(&Limit::Balance)));
+    assert_eq!(being.closed(&rules, Timestamp::UNIX_EPOCH).map(|closed| closed.limit), Some(Limit::Balance));
+    assert!(being.foreseen(&rules) > testing::usd("0.000064"), "the prompt costs too");
+    let again = being.step(&rules, Input::Wake, Timestamp::UNIX_EPOCH);
+    assert!(again.facts.is_empty() && matches!(again.then, Some(Effect::Rest(_))), "{again:?}");
+}
+
+#[test]
+fn a_grant_that_comes_again_is_recorded_once_and_opens_the_gate() {
+    let (rules, mut being) = poor();
+    let grant = || Input::Granted { id: "2026-12".into(), usd: testing::usd("25") };
+    let granted = Event::FundsGranted { id: "2026-12".into(), usd: testing::usd("25") };
+    assert_eq!(being.step(&rules, grant(), Timestamp::UNIX_EPOCH).facts, [granted]);
+    assert_eq!(being.step(&rules, grant(), Timestamp::UNIX_EPOCH).facts, []);
+    assert_eq!(being.state().budget.remaining, testing::usd("25"));
+    let asked = being.step(&rules, Input::Wake, Timestamp::UNIX_EPOCH);
+    assert!(matches!(asked.then, Some(Effect::Think { .. })) && being.told().is_none(), "{asked:?}");
+}
+
+#[test]
+fn labels_are_recorded_when_they_change_and_only_then() {
+    let mut being = awake();
+    let labels = std::collections::BTreeMap::from([("team".to_owned(), "blue".to_owned())]);
+    let labelled = Event::Labelled { labels: labels.clone() };
+    assert_eq!(being.step(&rules(), Input::Labelled(labels.clone()), Timestamp::UNIX_EPOCH).facts, [labelled]);
+    assert_eq!(being.step(&rules(), Input::Labelled(labels), Timestamp::UNIX_EPOCH).facts, []);
+}
+
+#[test]
+fn each_cycle_has_the_next_number_and_only_the_first_is_told_the_stimulus() {
+    let rules = Rules { stimulus: Some("rain".into()), ..rules() };
+    let mut being = Being::new(AgentState { budget: crate::being::Budget::new(testing::usd("100")), ..testing::state() });
+    let mut ready = being.step(&rules, Input::Wake, Timestamp::UNIX_EPOCH);
+    for number in 1..=3 {
+        let begun = ready.facts.iter().find_map(|fact| match fact {
+            Event::CycleStarted { stimulus, .. } => Some(stimulus.as_deref()),
+            _ => None,
+        });
+        assert_eq!((being.state().cycle, begun), (number, Some((number == 1).then_some("rain"))));
+        ready = next_cycle_by(&rules, &mut being, 1);
+    }
+}
+
+/// The model asks for a call, which ends so.
+fn calls(being: &mut Being, id: &str, outcome: Outcome) -> Ready {
+    let tool_calls = vec![ToolCall::new(id, "finance__sell", "{}")];
+    let usage = Usage::new(1, 1);
+    let completion = Completion { model: "m".into(), content: None, tool_calls, finish: Finish::ToolCalls, usage };
+    let result = Ok(Thought { completion, price: Price::default(), passed_over: Vec::new() });
+    being.step(&rules(), Input::Thought { result, elapsed: Span::ZERO }, Timestamp::UNIX_EPOCH);
+    being.step(&rules(), Input::Called(outcome), Timestamp::UNIX_EPOCH)
+}
+
+#[test]
+fn a_cycle_ends_when_its_rounds_are_used_up() {
+    let mut being = awake();
+    let ok = || Outcome::success(serde_json::json!({}));
+    for id in ["a", "b"] {
+        assert!(matches!(calls(&mut being, id, ok()).then, Some(Effect::Think { .. })));
+    }
+    let last = calls(&mut being, "c", ok());
+    assert!(matches!(last.facts.last(), Some(Event::Warning { message }) if message == "maximum tool rounds reached"));
+    let Some(Effect::Rest(report)) = last.then else { panic!("{:?}", last.then) };
+    assert_eq!((report.status, report.actions.len()), (CycleStatus::ToolRoundLimit, 3));
+}
+
+#[test]
+fn a_transaction_that_is_told_again_earns_nothing_more() {
+    let mut being = awake();
+    let sold = || Outcome {
+        revenue: Some(Revenue { amount: testing::usd("3"), transaction: Some("t1".into()) }),
+        ..Outcome::success(serde_json::json!({}))
+    };
+    let credits = |ready: Ready| ready.facts.iter().filter(|fact| matches!(fact, Event::RevenueCredited { .. })).count();
+    assert_eq!(["a", "b"].map(|id| credits(calls(&mut being, id, sold()))), [1, 0]);
+    assert_eq!(being.state().budget.earned, testing::usd("3"));
+}
+
+#[test]
+fn a_model_that_cannot_answer_for_now_is_asked_as_often_as_declared_and_no_more() {
+    let rules = Rules { retry: Retry { max_attempts: Some(3), ..Retry::default() }, ..rules() };
+    let mut being = awake();
+    let mut fails = || {
+        let class = ThinkErrorClass::Transient { retry_after: None };
+        let result = Err(ThinkError { class, message: "brama: HTTP 503".into(), spent: Vec::new() });
+        being.step(&rules, Input::Thought { result, elapsed: Span::ZERO }, Timestamp::UNIX_EPOCH).then
+    };
+    for _ in 0..2 {
+        assert!(matches!(fails(), Some(Effect::Think { .. })));
+    }
+    assert!(matches!(fails(), Some(Effect::End(Ending::Upstream { permanent: false, .. }))));
+}
+
+#[test]
+fn a_cap_that_holds_is_told_once_and_is_not_poverty() {
+    let mut being = Being::new(AgentState { budget: crate::being::Budget::new(testing::usd("1")), ..testing::state() });
+    let closed = || Closed { limit: Limit::Cap("all".into()), left: Usd::ZERO, worst: None };
+    let told = being.step(&rules(), Input::Capped(closed()), Timestamp::UNIX_EPOCH);
+    assert!(matches!(told.facts.as_slice(), [Event::Warning { .. }]), "{:?}", told.facts);
+    assert_eq!(being.step(&rules(), Input::Capped(closed()), Timestamp::UNIX_EPOCH).facts, []);
+}
+
+#[test]
+fn a_being_that_leaves_says_so_once_and_ends_as_what_it_is() {
+    for (usd, failed, status) in [
+        ("1", false, BeingStatus::Stopped),
+        ("0", false, BeingStatus::Exhausted),
+        ("1", true, BeingStatus::Failed),
+        ("0", true, BeingStatus::Failed),
+    ] {
+        let budget = crate::being::Budget::new(testing::usd(usd));
+        let mut being = Being::new(AgentState { budget, ..testing::state() });
+        let mut tell = |input| being.step(&rules(), input, Timestamp::UNIX_EPOCH).facts;
+        assert_eq!(tell(Input::Stop), [Event::Stopping]);
+        assert_eq!(tell(Input::Stop), []);
+        assert_eq!(tell(Input::Closed { failed }), [Event::Stopped { status }]);
+    }
 }

@@ -280,7 +280,7 @@ fn lives_keep_their_laws_whatever_their_disk_their_clock_and_their_models_do() {
         match std::panic::catch_unwind(|| live(seed)) {
             Ok(died) => deaths += died,
             Err(cause) => {
-                eprintln!("fails again with: SEED={seed}");
+                eprintln!("fails again with: SEED={seed} cargo test --lib lives");
                 std::panic::resume_unwind(cause);
             }
         }
