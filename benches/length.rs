@@ -98,6 +98,7 @@ async fn cycle(being: &mut Being, life: &mut Life, rules: &Rules) -> Outcome<()>
             }
             Effect::Call(_) => Input::Called(ToolOutcome::success(serde_json::json!({ "written": true }))),
             Effect::Rest(_) => break,
+            Effect::Ask(question) => return Err(format!("it asks: {question:?}").into()),
             Effect::End(ending) => return Err(format!("it ended: {ending:?}").into()),
         };
     }

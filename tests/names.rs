@@ -1,5 +1,5 @@
 //! Which tools a being gets of a surface, by what names, and whether they are still what they were.
-#![expect(clippy::expect_used, clippy::disallowed_methods, reason = "a test may fail, and edits files as anyone could")]
+#![expect(clippy::expect_used, reason = "a test may fail")]
 
 #[cfg(test)]
 mod support;

@@ -178,13 +178,13 @@ fn tool_calls(asked: Vec<Asked>) -> Result<Vec<ToolCall>, &'static str> {
         return Err("a tool call has no usable id or name");
     }
     let mut ids = HashSet::new();
-    let call = |Asked { id, function }: Asked| function.into_call(unused(id.unwrap_or_default(), &mut ids));
+    let call = |Asked { id, function }: Asked| function.into_call(unused(id.as_deref().unwrap_or_default(), &mut ids));
     Ok(asked.into_iter().map(call).collect())
 }
 
 /// The id itself, or one made of it where it is empty or another call of the answer has it: each call gets its own result.
-fn unused(id: String, ids: &mut HashSet<String>) -> String {
-    let stem = if id.is_empty() { "call" } else { id.as_str() };
+fn unused(id: &str, ids: &mut HashSet<String>) -> String {
+    let stem = if id.is_empty() { "call" } else { id };
     let made = (2..).map(|n| format!("{stem}-{n}"));
     let unused = std::iter::once(stem.to_owned()).chain(made).find(|id| !ids.contains(id)).unwrap_or_default();
     ids.insert(unused.clone());

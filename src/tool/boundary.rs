@@ -180,14 +180,14 @@ impl Walk<'_> {
         let mut keys = keys.into_iter().peekable();
         for (at, (key, value)) in std::mem::take(map).into_iter().enumerate() {
             let key = keys.next_if(|(place, _)| *place == at).map_or(key, |(_, other)| other);
-            let key = self.unused(key, map);
+            let key = self.unused(&key, map);
             map.insert(key, value);
         }
     }
 
     /// Makes a key that was replaced differ from those beside it.
-    fn unused(&mut self, key: String, map: &Map<String, Value>) -> String {
-        let mut unused = key.clone();
+    fn unused(&mut self, key: &str, map: &Map<String, Value>) -> String {
+        let mut unused = key.to_owned();
         while map.contains_key(&unused) {
             self.renamed += 1;
             unused = format!("{key} {}", self.renamed);

@@ -137,12 +137,12 @@ fn recipients(arguments: &Map<String, Value>) -> Result<Vec<String>, BadArgument
 
 fn message(arguments: &Map<String, Value>) -> Result<Value, BadArgument> {
     let text = text(arguments, "text", MAX_TEXT_BYTES, Lines::Many)?;
-    let mut message = json!({ "parts": [{ "type": "text", "value": text }] });
+    let mut message = Map::from_iter([("parts".to_owned(), json!([{ "type": "text", "value": text }]))]);
     if let Some(service) = arguments.get("preferred_service") {
         let known = service.as_str().filter(|service| SERVICES.contains(service)).ok_or(BadArgument("preferred_service"))?;
-        message["preferred_service"] = known.into();
+        message.insert("preferred_service".to_owned(), known.into());
     }
-    Ok(message)
+    Ok(message.into())
 }
 
 /// The three fields of a health answer, and no more.
