@@ -108,7 +108,10 @@ fn told(json: &str) -> String {
             let asked = |key: &str| record.pointer(&format!("/question/{key}")).and_then(Value::as_str).unwrap_or_default();
             format!("{} {}", asked("tool"), asked("arguments"))
         }
-        "input_answered" => record.pointer("/answer/is").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        "input_answered" => {
+            let said = |key: &str| record.pointer(&format!("/answer/{key}")).and_then(Value::as_str).unwrap_or_default();
+            format!("{} {}", said("is"), said("reason"))
+        }
         "revenue_credited" => format!("{} USD from {}", text("amount"), text("source")),
         "funds_granted" => format!("{} USD as {}", text("usd"), text("id")),
         "warning" | "told" => text("message").to_owned(),

@@ -4,16 +4,19 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use rmcp::{
     RoleClient,
+    model::JsonRpcMessage,
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader},
     sync::Mutex,
+    time::Instant,
 };
 
 /// How much of a line that is no message is shown in the log.
@@ -38,6 +41,33 @@ impl Faults {
     }
 }
 
+/// How many messages that answer nothing are heard: what a server says unasked costs memory until it is handled.
+#[derive(Debug)]
+struct Allowance {
+    left: u32,
+    since: Instant,
+    dropped: u64,
+}
+
+impl Allowance {
+    const PER_SECOND: u32 = 1_000;
+
+    fn new() -> Self {
+        Self { left: Self::PER_SECOND, since: Instant::now(), dropped: 0 }
+    }
+
+    /// Takes one message in, unless this second's are used up.
+    fn has_room(&mut self, now: Instant) -> bool {
+        if now.duration_since(self.since) >= Duration::from_secs(1) {
+            (self.left, self.since) = (Self::PER_SECOND, now);
+        }
+        let has_room = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        self.dropped += u64::from(!has_room);
+        has_room
+    }
+}
+
 /// JSON-RPC, one message a line, over a child's pipes.
 ///
 /// A line that is no message is skipped and counted: a server that prints a greeting to stdout still works. A line longer than the
@@ -49,12 +79,21 @@ pub(super) struct Lines<R, W> {
     max_line: usize,
     write: Arc<Mutex<Option<W>>>,
     faults: Arc<Faults>,
+    unasked: Allowance,
 }
 
 impl<R: AsyncRead + Unpin, W> Lines<R, W> {
     /// Speaks over the two pipes; `name` is for the log.
     pub(super) fn new(name: String, read: R, write: W, max_line: usize, faults: Arc<Faults>) -> Self {
-        Self { name, read: BufReader::new(read), line: Vec::new(), max_line, write: Arc::new(Mutex::new(Some(write))), faults }
+        Self {
+            name,
+            read: BufReader::new(read),
+            line: Vec::new(),
+            max_line,
+            write: Arc::new(Mutex::new(Some(write))),
+            faults,
+            unasked: Allowance::new(),
+        }
     }
 
     /// Reads up to the next line end into `self.line`. False at the end of the stream, and when the line is too long.
@@ -79,6 +118,12 @@ impl<R: AsyncRead + Unpin, W> Lines<R, W> {
             if end.is_some() {
                 return true;
             }
+        }
+    }
+
+    fn drop_unasked(&mut self) {
+        if self.unasked.dropped.is_power_of_two() {
+            tracing::warn!(surface = %self.name, count = self.unasked.dropped, "more unasked messages come than are heard; dropped");
         }
     }
 
@@ -118,7 +163,11 @@ where
             }
             self.line.clear();
             if let Ok(message) = message {
-                return Some(message);
+                let is_asked = matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
+                if is_asked || self.unasked.has_room(Instant::now()) {
+                    return Some(message);
+                }
+                self.drop_unasked();
             }
         }
         None
@@ -132,8 +181,6 @@ where
 
 #[cfg(test)]
 mod tests {
-    use rmcp::model::JsonRpcMessage;
-
     use super::*;
 
     const ANSWER: &[u8] = br#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
@@ -155,6 +202,15 @@ mod tests {
         assert!(matches!(heard.as_slice(), [JsonRpcMessage::Response(_)]), "{heard:?}");
         assert_eq!(faults.rubbish(), 4);
         assert!(!faults.take_cut());
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_unasked_messages_is_not_heard_whole_and_no_answer_is_lost_in_it() {
+        let unasked = br#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}"#;
+        let said = [[unasked.as_slice(), b"\n"].concat().repeat(10_000), ANSWER.to_vec(), b"\n".to_vec()].concat();
+        let (heard, _) = hear(&said, 1_000).await;
+        assert!(matches!(heard.last(), Some(JsonRpcMessage::Response(_))));
+        assert!((1_001..5_000).contains(&heard.len()), "{}", heard.len());
     }
 
     #[tokio::test]

@@ -3,7 +3,8 @@ use uuid::Uuid;
 
 use crate::{
     being::{
-        AgentState, BeingStatus, DeclaredIdentity, Event, Finish, Memory, MindChange, OpenCall, Record, Status, ToolCall, Usage,
+        AgentState, Answer, BeingStatus, DeclaredIdentity, Event, Finish, Memory, MindChange, OpenCall, Question, Record, Status,
+        ToolCall, Usage,
         testing::{birth, state, usd},
     },
     store::{Boot, line},
@@ -196,6 +197,29 @@ fn open_call() -> impl Strategy<Value = OpenCall> {
     any::<(String, String, u64)>().prop_map(|(call_id, tool, cycle)| OpenCall { call_id, tool, cycle })
 }
 
+fn answer() -> impl Strategy<Value = Answer> {
+    prop_oneof![
+        Just(Answer::Approved),
+        option::of(any::<String>()).prop_map(|reason| Answer::Denied { reason }),
+        Just(Answer::Expired)
+    ]
+}
+
+fn question() -> impl Strategy<Value = Question> {
+    (any::<(u64, String, String, String, u32)>(), instant(), instant(), option::of(answer())).prop_map(
+        |((number, call_id, tool, arguments, rounds), asked_at, until, answer)| Question {
+            number,
+            call_id,
+            tool,
+            arguments,
+            asked_at,
+            until,
+            rounds,
+            answer,
+        },
+    )
+}
+
 /// Any event at all.
 pub(super) fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
@@ -210,6 +234,8 @@ pub(super) fn event() -> impl Strategy<Value = Event> {
         }),
         any::<(String, String, String)>().prop_map(|(call_id, tool, arguments)| Event::ToolStarted { call_id, tool, arguments }),
         finished(),
+        question().prop_map(|question| Event::InputRequested { question: Box::new(question) }),
+        (any::<u64>(), answer()).prop_map(|(number, answer)| Event::InputAnswered { number, answer }),
         (money(), any::<(String, Option<String>)>()).prop_map(|(amount, (source, transaction))| Event::RevenueCredited {
             amount,
             source,
