@@ -5,7 +5,6 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints its table and talks on stderr")]
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock and writes files of its own")]
-#![expect(clippy::as_conversions, reason = "counts become rates")]
 
 mod support;
 
@@ -115,6 +114,7 @@ fn parts(remote: &Arc<Listing>, workspace: PathBuf) -> Parts {
         models: Arc::new(|_| Box::pin(ready(Ok(true)))),
         most: None,
         secrets: Secrets::new(Arc::new(|_| None)),
+        seen: singularity::tool::Sightings::new(),
     }
 }
 

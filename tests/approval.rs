@@ -1,5 +1,5 @@
 //! Calls that wait for a person: never made before, made once after, told when refused, whatever dies in between.
-#![expect(clippy::expect_used, reason = "a test may fail")]
+#![expect(clippy::indexing_slicing, reason = "a test may fail")]
 
 #[cfg(test)]
 mod support;
@@ -67,7 +67,7 @@ fn a_call_that_needs_approval_waits_through_a_crash_and_is_made_once() {
 
     home.daemon().expect("a daemon").kill();
     wait_until(SOON, "the daemon is gone", || home.daemon().is_none());
-    assert_eq!(questions(&home), [asked.clone()], "it is told from the state, too");
+    assert_eq!(questions(&home), std::slice::from_ref(&asked), "it is told from the state, too");
     let nobody = home.run(&["approve", "ada.1"]);
     assert!(nobody.code() == 4 && nobody.stderr.contains("no daemon runs"), "{}", nobody.stderr);
     home.run(&["apply", "-f", file]).ok();

@@ -1,6 +1,13 @@
 //! The Brama gateway over real HTTP: every byte that it is sent, and what is made of what it says.
-#![expect(clippy::disallowed_methods, reason = "a test keeps secrets in files")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test may fail, and keeps secrets in files"
+)]
 
+#[cfg(test)]
 #[path = "support/openai.rs"]
 #[expect(dead_code, unreachable_pub, reason = "the tests of the binary use the rest")]
 mod openai;

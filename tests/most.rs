@@ -1,6 +1,7 @@
 //! The `most_*` tools over real HTTP: every byte that the service is sent, and what is made of what it says.
-#![expect(clippy::disallowed_methods, reason = "a test keeps secrets in files")]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may fail, and keeps secrets in files")]
 
+#[cfg(test)]
 #[path = "support/openai.rs"]
 #[expect(dead_code, unreachable_pub, reason = "the tests of the binary use the rest")]
 mod openai;
