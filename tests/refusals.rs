@@ -60,11 +60,13 @@ fn a_purge_leaves_the_state_of_a_being_that_still_runs() {
     let kept = home.run(&["delete", "being/ada"]);
     assert!(kept.stderr.contains("is kept"), "{}", kept.stderr);
     assert!(home.being("ada").join("state.json").exists());
+    assert!(home.path().join("tools/ada.json").exists());
     apply(&home, QUIET).ok();
     let life = home.state("ada")["identity"]["agent_id"].clone();
     let purged = home.run(&["delete", "being/ada", "--purge"]);
     assert!(purged.stderr.contains("is removed"), "{}", purged.stderr);
     assert!(!home.being("ada").exists());
+    assert!(!home.path().join("tools/ada.json").exists(), "what it had seen is forgotten with it");
     apply(&home, QUIET).ok();
     assert_ne!(home.state("ada")["identity"]["agent_id"], life, "a purged being is born anew");
 }

@@ -123,6 +123,12 @@ most = {{ url = "{}", token = {{ file = "secrets/most" }} }}
         command
     }
 
+    /// What a command prints, on both streams, when everything is logged that can be.
+    fn said_aloud(&self, args: &[&str]) -> String {
+        let output = self.command(args).env("RUST_LOG", "trace,rmcp::service=trace,rmcp::transport=trace").output().unwrap();
+        [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat()
+    }
+
     /// What a command prints, on both streams.
     fn said(&self, args: &[&str]) -> String {
         let output = self.command(args).output().unwrap();
@@ -247,6 +253,9 @@ fn a_secret_is_found_nowhere_that_it_was_not_sent_to() {
     ] {
         print(args);
     }
+    let aloud = scene.said_aloud(&["doctor", "-f", "ada.toml"]);
+    assert!(aloud.contains("TRACE") && aloud.contains("HTTP 401"), "the refusal was logged: {aloud}");
+    printed.insert("doctor, with all of its log".to_owned(), aloud);
     let results: Vec<String> = scene
         .home
         .events("ada", "tool_finished")

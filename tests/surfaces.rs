@@ -1,52 +1,31 @@
 //! Las and real MCP servers: what a being would lose when one of them misbehaves, dies or lies.
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a test may fail, and starts processes")]
 
+#[path = "support/las.rs"]
+mod las;
 #[path = "support/packages.rs"]
 mod packages;
 
 use std::{
-    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use las::{GRACE, Setting, call, command, is_up, restarts, setting, surface, text, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Map, Value, json};
 use singularity::{
-    manifest::{Boundary, ExternalLas, LimitsSpec, Scope, SecretSource, SurfaceSpec, ToolTerms, TransportSpec},
-    process::Backoff,
+    manifest::{ExternalLas, SecretSource, SurfaceSpec, TransportSpec},
     surface::{
         CallError, Remote,
-        las::{Las, LasError, LasStart},
+        las::{Las, LasError},
     },
     vocab::{Name, Span},
 };
-use tempfile::TempDir;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_singularity");
-const DEADLINE: Duration = Duration::from_secs(60);
-const GRACE: Duration = Duration::from_secs(5);
 const PYTHON: &str = "2026.10.19";
 const NODE: &str = "2026.8.31";
-
-fn command(words: &[&str]) -> SurfaceSpec {
-    surface(TransportSpec::Command(words.iter().map(|word| (*word).to_owned()).collect()))
-}
-
-fn surface(transport: TransportSpec) -> SurfaceSpec {
-    SurfaceSpec {
-        transport,
-        scope: Scope::Being,
-        env: BTreeMap::new(),
-        timeout: Span::from_secs(60),
-        trusted_revenue: false,
-        boundary: Boundary::Reject,
-        sandbox: None,
-        limits: LimitsSpec::default(),
-        terms: ToolTerms::default(),
-    }
-}
 
 /// A server of npm, run by its script.
 fn node(package: &str, args: &[&str]) -> Option<SurfaceSpec> {
@@ -61,45 +40,7 @@ fn python(package: &str, args: &[&str]) -> Option<SurfaceSpec> {
     Some(command(&[&[script.to_str().unwrap()], args].concat()))
 }
 
-/// A being's folder and what it selected.
-struct Setting {
-    workspace: TempDir,
-    start: LasStart,
-}
-
-fn setting<const N: usize>(surfaces: [(&str, SurfaceSpec); N]) -> Setting {
-    let workspace = tempfile::tempdir().unwrap();
-    let start = LasStart {
-        program: BINARY.into(),
-        surfaces: surfaces.into_iter().map(|(name, spec)| (name.parse().unwrap(), spec)).collect(),
-        required: Vec::new(),
-        workspace: workspace.path().canonicalize().unwrap(),
-        external: None,
-        env: std::env::vars().collect(),
-        patience: DEADLINE,
-        pace: Backoff::default(),
-    };
-    Setting { workspace, start }
-}
-
 impl Setting {
-    async fn las(&self) -> Las {
-        Las::start(self.start.clone()).await.unwrap()
-    }
-
-    /// The processes that run in the being's folder, with their command lines.
-    fn processes(&self) -> Vec<(i32, String)> {
-        let here = self.workspace.path().canonicalize().unwrap();
-        let all = fs::read_dir("/proc").unwrap().flatten();
-        let mine = all.filter(|entry| fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == here));
-        mine.filter_map(|entry| {
-            let id = entry.file_name().to_str()?.parse().ok()?;
-            let line = fs::read_to_string(entry.path().join("cmdline")).ok()?.replace('\0', " ");
-            Some((id, line))
-        })
-        .collect()
-    }
-
     /// Kills the one process whose command line fits and is not a supervisor.
     fn kill(&self, fits: impl Fn(&str) -> bool) {
         let found = self.processes().into_iter().filter(|(_, line)| !line.contains("supervise") && fits(line));
@@ -111,30 +52,6 @@ impl Setting {
 
 fn names(las: &Las) -> Vec<String> {
     las.tools().into_iter().map(|tool| tool.name).collect()
-}
-
-async fn call(las: &Las, tool: &str, arguments: Value) -> Result<Value, CallError> {
-    las.call(tool, arguments.as_object().cloned().unwrap()).await
-}
-
-fn text(result: &Value) -> &str {
-    result.pointer("/content/0/text").and_then(Value::as_str).unwrap_or_default()
-}
-
-async fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < DEADLINE, "waited in vain: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
-fn is_up(las: &Las, surface: &str) -> bool {
-    las.health().get(&surface.parse::<Name>().unwrap()).is_some_and(|health| health.up)
-}
-
-fn restarts(las: &Las, surface: &str) -> u32 {
-    las.health().get(&surface.parse::<Name>().unwrap()).map_or(0, |health| health.restarts)
 }
 
 fn is_unavailable(error: &CallError) -> bool {

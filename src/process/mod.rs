@@ -33,6 +33,7 @@
 //! Two more execs of this binary and about 2 MB per command. Nothing ticks, but for a command whose processes are limited: these are
 //! counted four times a second.
 
+mod allowance;
 mod backoff;
 mod child;
 mod confine;
@@ -47,6 +48,7 @@ mod tail;
 mod tree;
 mod voice;
 
+pub use allowance::Allowance;
 pub use backoff::Backoff;
 pub use child::{Child, Spawn, SpawnError};
 pub use confine::Confinement;

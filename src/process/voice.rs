@@ -1,10 +1,11 @@
-use std::time::Duration;
-
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::tail::{MAX_LINE, printable};
+use super::{
+    Allowance,
+    tail::{MAX_LINE, printable},
+};
 
 /// Lines that may come at once, and that come back in a second.
 const MAX_BURST: u32 = 50;
@@ -64,15 +65,15 @@ impl Voice {
         if let Some(count) = self.allowance.owed(now) {
             self.tell_suppressed(count);
         }
-        self.allowance.suppressed > 0
+        self.allowance.refused() > 0
     }
 
     /// The last words: a line without an end, and what is owed.
     pub(super) fn end(mut self, now: Instant) -> Vec<u8> {
         let line = std::mem::take(&mut self.open);
         let plain = if line.is_empty() { String::new() } else { self.say(&line, now) };
-        if self.allowance.suppressed > 0 {
-            self.tell_suppressed(self.allowance.suppressed);
+        if self.allowance.refused() > 0 {
+            self.tell_suppressed(self.allowance.refused());
         }
         plain.into_bytes()
     }
@@ -103,7 +104,7 @@ impl Voice {
     }
 
     fn tell_suppressed(&mut self, count: u64) {
-        self.allowance.suppressed = 0;
+        self.allowance.forgive();
         let (Talk::Of(name) | Talk::Relay(name)) = &self.talk;
         tracing::warn!(surface = name, "{count} lines of its stderr were suppressed");
     }
@@ -134,61 +135,9 @@ fn log(level: &str, surface: &str, text: &str) {
     }
 }
 
-/// A bucket that fills with time.
-#[derive(Debug)]
-struct Allowance {
-    most: u32,
-    per_second: u32,
-    left: f64,
-    at: Instant,
-    suppressed: u64,
-}
-
-impl Allowance {
-    fn new(most: u32, per_second: u32, now: Instant) -> Self {
-        Self { most, per_second, left: f64::from(most), at: now, suppressed: 0 }
-    }
-
-    /// Takes one; one that is not there is counted.
-    fn take(&mut self, now: Instant) -> bool {
-        self.fill(now);
-        let is_there = self.left >= 1.0;
-        if is_there {
-            self.left -= 1.0;
-        } else {
-            self.suppressed += 1;
-        }
-        is_there
-    }
-
-    /// How many were not there, once there is room again.
-    fn owed(&mut self, now: Instant) -> Option<u64> {
-        self.fill(now);
-        (self.suppressed > 0 && self.left >= 1.0).then_some(self.suppressed)
-    }
-
-    fn fill(&mut self, now: Instant) {
-        let gone: Duration = now.saturating_duration_since(self.at);
-        self.left = (self.left + gone.as_secs_f64() * f64::from(self.per_second)).min(f64::from(self.most));
-        self.at = now;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_flood_is_counted_and_not_logged() {
-        let start = Instant::now();
-        let mut allowance = Allowance::new(50, 10, start);
-        assert_eq!((0..1_000).filter(|_| allowance.take(start)).count(), 50);
-        assert_eq!(allowance.owed(start), None, "not yet");
-        assert_eq!(allowance.owed(start + Duration::from_millis(200)), Some(950));
-        let later = start + Duration::from_secs(3_600);
-        allowance.suppressed = 0;
-        assert_eq!((0..1_000).filter(|_| allowance.take(later)).count(), 50, "a long silence saves nothing up");
-    }
 
     #[test]
     fn a_record_of_las_is_read_as_people_read_it() {

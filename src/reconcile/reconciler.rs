@@ -453,6 +453,8 @@ impl Reconciler {
             return Ok(format!("the state of being/{name} is kept in {}", dir.display()));
         }
         remove(&dir).map_err(|error| RequestError::Refused(chain(&error)))?;
+        // A being of the same name that is born later has seen nothing.
+        drop(std::fs::remove_file(self.ground.home.seen_tools(name)));
         self.born.remove(name);
         Ok(format!("the state of being/{name} in {} is removed", dir.display()))
     }

@@ -262,7 +262,7 @@ fn kept_from(ground: &Ground, workspace: &Path, dir: &Path) -> Vec<PathBuf> {
     if !workspace.starts_with(home.path()) {
         return vec![home.path().to_owned(), dir.to_owned()];
     }
-    vec![dir.to_owned(), home.path().join("beings"), home.sets(), home.history(), home.models(), home.path().join("commit")]
+    vec![dir.to_owned(), home.path().join("beings"), home.sets(), home.history(), home.models(), home.tools(), home.commit()]
 }
 
 /// What a being would get: its catalogue, and how its surfaces are.

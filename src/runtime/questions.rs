@@ -20,6 +20,8 @@ pub enum NotAsked {
     Over,
     #[error("there is no such question; `singularity questions` lists those that wait")]
     Unknown,
+    #[error("the being is paused; set `paused = false` first, and the question waits")]
+    Paused,
     #[error("the being is just being started; try again in a moment")]
     Away,
 }
@@ -73,6 +75,10 @@ impl Driver {
 
     /// Why an answer to a question that does not wait is of no use.
     pub(super) fn not_asked(&self, number: u64) -> NotAsked {
-        if (1..=self.being.state().questions.asked).contains(&number) { NotAsked::Over } else { NotAsked::Unknown }
+        let questions = &self.being.state().questions;
+        if questions.is_waiting(number) {
+            return if self.assignment.being.paused { NotAsked::Paused } else { NotAsked::Away };
+        }
+        if (1..=questions.asked).contains(&number) { NotAsked::Over } else { NotAsked::Unknown }
     }
 }

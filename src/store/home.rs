@@ -126,9 +126,14 @@ impl Home {
         self.path.join("daemon.log")
     }
 
-    /// What the tools of a being's surfaces looked like when they were first seen.
+    /// What tools looked like when they were first seen.
+    pub fn tools(&self) -> PathBuf {
+        self.path.join("tools")
+    }
+
+    /// What the tools of one being's surfaces looked like.
     pub fn seen_tools(&self, name: &Name) -> PathBuf {
-        self.path.join("tools").join(format!("{name}.json"))
+        self.tools().join(format!("{name}.json"))
     }
 
     /// The sets of manifests that were applied.

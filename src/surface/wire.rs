@@ -4,7 +4,6 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use rmcp::{
@@ -19,6 +18,10 @@ use tokio::{
     time::Instant,
 };
 
+use crate::process::Allowance;
+
+/// How many messages that answer nothing are heard, at once and in a second: what a server says unasked costs memory until it is handled.
+const UNASKED: u32 = 1_000;
 /// How much of a line that is no message is shown in the log.
 const MAX_SAMPLE: usize = 120;
 
@@ -38,33 +41,6 @@ impl Faults {
     /// Tells, once, whether the wire was cut because a line had no end.
     pub(super) fn take_cut(&self) -> bool {
         self.cut.swap(false, Ordering::Relaxed)
-    }
-}
-
-/// How many messages that answer nothing are heard: what a server says unasked costs memory until it is handled.
-#[derive(Debug)]
-struct Allowance {
-    left: u32,
-    since: Instant,
-    dropped: u64,
-}
-
-impl Allowance {
-    const PER_SECOND: u32 = 1_000;
-
-    fn new() -> Self {
-        Self { left: Self::PER_SECOND, since: Instant::now(), dropped: 0 }
-    }
-
-    /// Takes one message in, unless this second's are used up.
-    fn has_room(&mut self, now: Instant) -> bool {
-        if now.duration_since(self.since) >= Duration::from_secs(1) {
-            (self.left, self.since) = (Self::PER_SECOND, now);
-        }
-        let has_room = self.left > 0;
-        self.left = self.left.saturating_sub(1);
-        self.dropped += u64::from(!has_room);
-        has_room
     }
 }
 
@@ -92,7 +68,7 @@ impl<R: AsyncRead + Unpin, W> Lines<R, W> {
             max_line,
             write: Arc::new(Mutex::new(Some(write))),
             faults,
-            unasked: Allowance::new(),
+            unasked: Allowance::new(UNASKED, UNASKED, Instant::now()),
         }
     }
 
@@ -121,9 +97,10 @@ impl<R: AsyncRead + Unpin, W> Lines<R, W> {
         }
     }
 
-    fn drop_unasked(&mut self) {
-        if self.unasked.dropped.is_power_of_two() {
-            tracing::warn!(surface = %self.name, count = self.unasked.dropped, "more unasked messages come than are heard; dropped");
+    fn tell_dropped(&self) {
+        let count = self.unasked.refused();
+        if count.is_power_of_two() {
+            tracing::warn!(surface = %self.name, count, "more unasked messages come than are heard; dropped");
         }
     }
 
@@ -164,10 +141,10 @@ where
             self.line.clear();
             if let Ok(message) = message {
                 let is_asked = matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
-                if is_asked || self.unasked.has_room(Instant::now()) {
+                if is_asked || self.unasked.take(Instant::now()) {
                     return Some(message);
                 }
-                self.drop_unasked();
+                self.tell_dropped();
             }
         }
         None

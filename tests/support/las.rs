@@ -26,8 +26,12 @@ pub const DEADLINE: Duration = Duration::from_secs(60);
 pub const GRACE: Duration = Duration::from_secs(5);
 
 pub fn command(words: &[&str]) -> SurfaceSpec {
+    surface(TransportSpec::Command(words.iter().map(|word| (*word).to_owned()).collect()))
+}
+
+pub fn surface(transport: TransportSpec) -> SurfaceSpec {
     SurfaceSpec {
-        transport: TransportSpec::Command(words.iter().map(|word| (*word).to_owned()).collect()),
+        transport,
         scope: Scope::Being,
         env: BTreeMap::new(),
         timeout: Span::from_secs(60),
