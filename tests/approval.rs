@@ -113,6 +113,27 @@ fn a_call_that_nobody_answers_for_in_time_is_not_made() {
 }
 
 #[test]
+fn a_paused_being_makes_no_call_that_is_approved_meanwhile_and_its_question_waits() {
+    let (home, server) = (Home::new(), remembering());
+    let file = home.write("ada.toml", &manifest(&server, ""));
+    let file = file.to_str().expect("UTF-8").to_owned();
+    home.run(&["apply", "-f", &file]).ok();
+    waiting(&home);
+    home.run(&["down"]).ok();
+    home.write("ada.toml", &manifest(&server, "paused = true"));
+    home.run(&["apply", "-f", &file]).ok();
+    let refused = home.run(&["approve", "ada.1"]);
+    assert!(refused.code() == 2 && refused.stderr.contains("is paused"), "{}", refused.stderr);
+    assert_eq!(questions(&home).len(), 1);
+    home.write("ada.toml", &manifest(&server, ""));
+    home.run(&["apply", "-f", &file]).ok();
+    wait_until(PATIENT, "the being waits again", || home.run(&["describe", "being/ada"]).stdout.contains("waiting for approval"));
+    home.run(&["approve", "ada.1"]).ok();
+    wait_until(PATIENT, "the calls are made", || home.events("ada", "tool_finished").len() == 2);
+    assert_eq!(home.events("ada", "tool_started").len(), 2);
+}
+
+#[test]
 fn where_nobody_can_be_asked_the_question_is_kept_for_the_daemon() {
     let (home, server) = (Home::new(), remembering());
     let file = home.write("ada.toml", &manifest(&server, ""));

@@ -149,3 +149,22 @@ fn a_tool_that_changed_since_it_was_first_seen_is_told_and_where_it_is_pinned_ke
     bench.server.wait_for(asked + 2, PATIENT);
     assert_eq!(bench.offered(), ["wild__read", "wild__sum"], "what was accepted is what is pinned");
 }
+
+#[test]
+fn a_being_cannot_edit_what_its_tools_looked_like() {
+    let server = Server::start(|seen: &Seen| match seen.said_by("tool").is_empty() {
+        true => Reply::call("singularity_file_write", json!({ "path": "tools/ada.json", "content": "{}" })),
+        false => Reply::say("well"),
+    });
+    let home = Home::new();
+    let model = server.model();
+    let workspace = home.path();
+    let text = format!(
+        "{model}\n[being.ada]\nmodel = \"scripted\"\nworkspace = \"{}\"\ncycle = {{ every = \"1h\" }}\n",
+        workspace.display()
+    );
+    let file = home.write("ada.toml", &text);
+    home.run(&["apply", "-f", file.to_str().expect("UTF-8")]).ok();
+    wait_until(PATIENT, "the call's end", || !home.events("ada", "tool_finished").is_empty());
+    assert_eq!(home.events("ada", "tool_finished")[0]["error_code"], "workspace_boundary");
+}
