@@ -176,23 +176,32 @@ fn door(tools: &[RemoteTool], place: &Path, rounds: usize) -> Outcome<()> {
     Ok(())
 }
 
-/// Results of just under 64 KiB: records, prose with slashes, and JSON in a text.
-fn results() -> [(&'static str, Value); 3] {
+/// Results of just under 64 KiB: records, prose, prose with far more slashes than any has, and JSON in a text.
+fn results() -> [(&'static str, Value); 4] {
     let record = |n: usize| json!({ "id": n, "name": format!("record {n}"), "state": "open", "score": 0.5, "tags": ["a", "b"], "note": null });
     let records: Value = (0..640).map(record).collect();
-    let prose: Value = json!({ "text": "A line of a page and/or of a log, which says 1/2 of http://a/b and more.\n".repeat(850) });
+    let prose: Value = json!({ "text": "A line of a page that a tool has read, and/or of a log, with its end.\n".repeat(850) });
+    let slashes: Value =
+        json!({ "text": "A line of a page and/or of a log, which says 1/2 of http://a/b and more.\n".repeat(850) });
     let hidden = json!({ "content": [{ "type": "text", "text": (0..500).map(record).collect::<Value>().to_string() }] });
-    [("records", records), ("prose", prose), ("JSON in a text", hidden)]
+    [("records", records), ("prose", prose), ("prose of slashes", slashes), ("JSON in a text", hidden)]
 }
 
 fn boundary(what: &str, result: &Value, rounds: usize) -> Outcome<()> {
     let text = result.to_string();
+    // What hides in a text has to be parsed too, by whoever looks at it.
+    let inner = result.pointer("/content/0/text").and_then(Value::as_str);
     let layout = Layout::of([Path::new("/srv/home/beings/ada/work")]);
     const TIMES: usize = 20;
     let (mut ours, mut floor) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         floor.push(timed(|| {
-            (0..TIMES).try_for_each(|_| serde_json::from_str::<Value>(&text).map(|value| drop(black_box(value))))?;
+            for _ in 0..TIMES {
+                drop(black_box(serde_json::from_str::<Value>(&text)?));
+                if let Some(inner) = inner {
+                    drop(black_box(serde_json::from_str::<Value>(inner)?));
+                }
+            }
             Ok(TIMES)
         })?);
         let copies = vec![result.clone(); TIMES];
@@ -203,7 +212,6 @@ fn boundary(what: &str, result: &Value, rounds: usize) -> Outcome<()> {
             Ok(TIMES)
         })?);
     }
-    // JSON in a text is parsed once more, one level down; its own parse is part of the floor's work twice over.
     tell(&format!("boundary, {} KiB of {what}", text.len() >> 10), &ours, &floor, Some(1.5));
     Ok(())
 }

@@ -15,7 +15,7 @@
 //! The value was parsed by `serde_json`, so its nesting is finite; its size was bounded by whoever read it.
 //!
 //! # Cost
-//! One pass over the value, one more over each string that looks like JSON, and one to count its bytes: linear in its size. A result is
+//! One pass to count its bytes, one over the value, and one more over each string that looks like JSON: linear in its size. A result is
 //! rewritten in its place; one that breaks nothing is not copied. `cargo bench --bench catalogue` holds it against parsing.
 //!
 //! ```
@@ -36,7 +36,7 @@ use serde_json::{Map, Value};
 use unicode_normalization::UnicodeNormalization as _;
 
 pub use super::layout::Layout;
-use super::schema::bytes_within;
+use super::size::bytes_within;
 use crate::manifest::Boundary;
 
 /// How large a serialized result may be.
@@ -110,18 +110,17 @@ pub struct Screened {
 /// Screens one result; what comes back may be shown to anyone who may talk to the being.
 pub fn screen(mut value: Value, layout: &Layout, mode: Boundary) -> Result<Screened, Violation> {
     let oversize = || Violation { rule: Rule::Oversize, path: "$".into() };
-    if is_vast(&value) {
-        return Err(oversize());
-    }
-    let mut walk = Walk { layout, mode, at: Place::default(), redacted: Vec::new(), renamed: 1 };
-    walk.value(&mut value, 0)?;
-    bytes_within(&value, MAX_RESULT_BYTES).ok_or_else(oversize)?;
+    let told = bytes_within(&value, MAX_LOOKED_THROUGH).ok_or_else(oversize)?;
+    let mut walk = Walk::new(layout, mode);
+    walk.value(&mut value, &Place::ROOT, 0)?;
+    let shown = if walk.rewritten { bytes_within(&value, MAX_RESULT_BYTES) } else { Some(told) };
+    shown.filter(|bytes| *bytes <= MAX_RESULT_BYTES).ok_or_else(oversize)?;
     Ok(Screened { value, redacted: walk.redacted })
 }
 
 /// Screens one part of a result that is to stand `depth` levels below its root.
 pub(super) fn screen_at(mut value: Value, layout: &Layout, depth: usize) -> Result<Value, Violation> {
-    Walk { layout, mode: Boundary::Reject, at: Place::default(), redacted: Vec::new(), renamed: 1 }.value(&mut value, depth)?;
+    Walk::new(layout, Boundary::Reject).value(&mut value, &Place::ROOT, depth)?;
     Ok(value)
 }
 
@@ -129,23 +128,28 @@ pub(super) fn screen_at(mut value: Value, layout: &Layout, depth: usize) -> Resu
 struct Walk<'a> {
     layout: &'a Layout,
     mode: Boundary,
-    at: Place,
     redacted: Vec<Violation>,
     /// The number of the last key that had to be told apart from one beside it.
     renamed: usize,
+    /// Whether the value is no longer what it was.
+    rewritten: bool,
 }
 
-impl Walk<'_> {
-    fn value(&mut self, value: &mut Value, depth: usize) -> Result<(), Violation> {
+impl<'l> Walk<'l> {
+    const fn new(layout: &'l Layout, mode: Boundary) -> Self {
+        Self { layout, mode, redacted: Vec::new(), renamed: 1, rewritten: false }
+    }
+
+    fn value(&mut self, value: &mut Value, at: &Place<'_>, depth: usize) -> Result<(), Violation> {
         if depth > MAX_RESULT_DEPTH {
-            *value = self.offence(Rule::Depth)?;
+            *value = self.offence(Rule::Depth, at)?;
             return Ok(());
         }
         match value {
-            Value::Object(map) => self.object(map, depth),
-            Value::Array(items) => self.array(items, depth),
+            Value::Object(map) => self.object(map, at, depth),
+            Value::Array(items) => self.array(items, at, depth),
             Value::String(text) => {
-                match self.text(text, depth)? {
+                match self.text(text, at, depth)? {
                     Written::Same => {}
                     Written::Text(text) => *value = Value::String(text),
                 }
@@ -155,19 +159,18 @@ impl Walk<'_> {
         }
     }
 
-    fn object(&mut self, map: &mut Map<String, Value>, depth: usize) -> Result<(), Violation> {
+    fn object(&mut self, map: &mut Map<String, Value>, at: &Place<'_>, depth: usize) -> Result<(), Violation> {
         let mut keys = Vec::new();
-        for (at, (key, value)) in map.iter_mut().enumerate() {
-            self.at.enter(Step::key(key));
+        for (index, (key, value)) in map.iter_mut().enumerate() {
+            let at = at.then(Step::Key(key));
             if is_forbidden(key) {
-                *value = self.offence(Rule::ForbiddenKey)?;
+                *value = self.offence(Rule::ForbiddenKey, &at)?;
             } else {
-                self.value(value, depth + 1)?;
+                self.value(value, &at, depth + 1)?;
             }
-            if let Written::Text(other) = self.text(key, depth)? {
-                keys.push((at, other));
+            if let Written::Text(other) = self.text(key, &at, depth)? {
+                keys.push((index, other));
             }
-            self.at.leave();
         }
         if !keys.is_empty() {
             self.rename(map, keys);
@@ -195,75 +198,30 @@ impl Walk<'_> {
         unused
     }
 
-    fn array(&mut self, items: &mut [Value], depth: usize) -> Result<(), Violation> {
-        for (index, item) in items.iter_mut().enumerate() {
-            self.at.enter(Step::Index(index));
-            self.value(item, depth + 1)?;
-            self.at.leave();
-        }
-        Ok(())
+    fn array(&mut self, items: &mut [Value], at: &Place<'_>, depth: usize) -> Result<(), Violation> {
+        items.iter_mut().enumerate().try_for_each(|(index, item)| self.value(item, &at.then(Step::Index(index)), depth + 1))
     }
 
-    fn text(&mut self, text: &str, depth: usize) -> Result<Written, Violation> {
+    fn text(&mut self, text: &str, at: &Place<'_>, depth: usize) -> Result<Written, Violation> {
         let text = self.layout.relative(text);
         if let Some(rule) = broken_by(&text) {
-            return self.offence(rule).map(Written::of);
+            return self.offence(rule, at).map(Written::of);
         }
-        match (self.hidden(&text, depth), self.mode) {
+        match (hidden(&text, at, depth), self.mode) {
             (None, _) => Ok(match text {
                 Cow::Borrowed(_) => Written::Same,
-                Cow::Owned(text) => Written::Text(text),
+                Cow::Owned(text) => {
+                    self.rewritten = true;
+                    Written::Text(text)
+                }
             }),
             (Some(violation), Boundary::Reject) => Err(violation),
             (Some(violation), Boundary::Redact) => Ok(Written::of(self.redact(violation))),
         }
     }
 
-    /// Screens JSON that a string holds, one level down. Its paths were already made relative with the string itself.
-    fn hidden(&self, text: &str, depth: usize) -> Option<Violation> {
-        let text = text.trim_start();
-        if text.starts_with('"') {
-            let inner = serde_json::from_str::<String>(text).ok()?;
-            return self.inside(Value::String(inner), depth);
-        }
-        if !text.starts_with(['{', '[']) {
-            return None;
-        }
-        let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-        let mut end = 0;
-        while let Some(next) = values.next() {
-            let Ok(value) = next else {
-                return text.get(end..).and_then(|rest| self.torn(rest));
-            };
-            if let Some(violation) = self.inside(value, depth) {
-                return Some(violation);
-            }
-            end = values.byte_offset();
-        }
-        None
-    }
-
-    fn inside(&self, mut value: Value, depth: usize) -> Option<Violation> {
-        let mut at = self.at.clone();
-        at.enter(Step::Json);
-        let mut walk = Walk { layout: &Layout::default(), mode: Boundary::Reject, at, redacted: Vec::new(), renamed: 1 };
-        walk.value(&mut value, depth + 1).err()
-    }
-
-    /// Looks for forbidden keys in what looks like JSON and does not parse: a torn answer hides nothing.
-    fn torn(&self, text: &str) -> Option<Violation> {
-        let mut pieces = text.split('"').peekable();
-        while let Some(piece) = pieces.next() {
-            let is_key = pieces.peek().is_some_and(|next| next.trim_start().starts_with(':'));
-            if is_key && is_forbidden(piece) {
-                return Some(Violation { rule: Rule::ForbiddenKey, path: format!("{}{{json}}", self.at) });
-            }
-        }
-        None
-    }
-
-    fn offence(&mut self, rule: Rule) -> Result<Value, Violation> {
-        let violation = Violation { rule, path: self.at.to_string() };
+    fn offence(&mut self, rule: Rule, at: &Place<'_>) -> Result<Value, Violation> {
+        let violation = Violation { rule, path: at.to_string() };
         match self.mode {
             Boundary::Reject => Err(violation),
             Boundary::Redact => Ok(self.redact(violation)),
@@ -273,8 +231,49 @@ impl Walk<'_> {
     fn redact(&mut self, violation: Violation) -> Value {
         let mark = format!("[redacted: {}]", violation.rule.as_str());
         self.redacted.push(violation);
+        self.rewritten = true;
         Value::String(mark)
     }
+}
+
+/// Screens JSON that a string holds, one level down. Its paths were already made relative with the string itself.
+fn hidden(text: &str, at: &Place<'_>, depth: usize) -> Option<Violation> {
+    let text = text.trim_start();
+    if text.starts_with('"') {
+        let inner = serde_json::from_str::<String>(text).ok()?;
+        return inside(Value::String(inner), at, depth);
+    }
+    if !text.starts_with(['{', '[']) {
+        return None;
+    }
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    let mut end = 0;
+    while let Some(next) = values.next() {
+        let Ok(value) = next else {
+            return text.get(end..).and_then(|rest| torn(rest, at));
+        };
+        if let Some(violation) = inside(value, at, depth) {
+            return Some(violation);
+        }
+        end = values.byte_offset();
+    }
+    None
+}
+
+fn inside(mut value: Value, at: &Place<'_>, depth: usize) -> Option<Violation> {
+    Walk::new(&Layout::default(), Boundary::Reject).value(&mut value, &at.then(Step::Json), depth + 1).err()
+}
+
+/// Looks for forbidden keys in what looks like JSON and does not parse: a torn answer hides nothing.
+fn torn(text: &str, at: &Place<'_>) -> Option<Violation> {
+    let mut pieces = text.split('"').peekable();
+    while let Some(piece) = pieces.next() {
+        let is_key = pieces.peek().is_some_and(|next| next.trim_start().starts_with(':'));
+        if is_key && is_forbidden(piece) {
+            return Some(Violation { rule: Rule::ForbiddenKey, path: at.then(Step::Json).to_string() });
+        }
+    }
+    None
 }
 
 /// What a text becomes.
@@ -309,26 +308,27 @@ fn names_secret(key: &[u8]) -> bool {
     };
     let ends_in = |word: &[u8]| {
         let end = key.len().checked_sub(word.len()).and_then(|start| key.get(start..));
-        end.is_some_and(|end| end.iter().zip(word).all(is_same))
+        end.is_some_and(|end| end.iter().zip(word).rev().all(is_same))
     };
     FORBIDDEN_KEYS.iter().any(|word| ends_in(word.as_bytes()))
 }
 
 /// The rule that a text breaks by itself, whatever it may hide.
 fn broken_by(text: &str) -> Option<Rule> {
-    if text.contains('\0') {
+    // Whatever breaks a rule has one of these bytes, and most texts have none.
+    let first = memchr::memchr3(0, b'-', b'/', text.as_bytes())?;
+    if memchr::memchr(0, text.as_bytes().get(first..)?).is_some() {
         return Some(Rule::Nul);
     }
     if has_private_key(text) {
         return Some(Rule::PrivateKey);
     }
-    // Both forms of a path have a slash, and most texts have none.
-    (text.contains('/') && text.split_whitespace().any(is_path)).then_some(Rule::AbsolutePath)
+    has_path(text).then_some(Rule::AbsolutePath)
 }
 
 fn has_private_key(text: &str) -> bool {
     const BEGIN: &str = "-----begin ";
-    if !text.contains("-----") {
+    if memchr::memmem::find(text.as_bytes(), b"-----").is_none() {
         return false;
     }
     let text = text.to_ascii_lowercase();
@@ -337,66 +337,68 @@ fn has_private_key(text: &str) -> bool {
         .any(|(label, _)| label.contains("private key"))
 }
 
-fn is_path(token: &str) -> bool {
-    let token = token.trim_start_matches([',', ';', ':', '(', ')', '[', ']', '\'', '"', '`']);
-    token.starts_with('/') || token.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file://"))
+/// Tells whether a word of the text is an absolute path or the URL of a file. Looked at from each slash, which both of them have.
+fn has_path(text: &str) -> bool {
+    memchr::memchr_iter(b'/', text.as_bytes()).any(|slash| {
+        let (head, tail) = text.split_at(slash);
+        let scheme = tail.starts_with("//").then(|| head.len().checked_sub("file:".len())).flatten();
+        begins_word(head)
+            || scheme
+                .and_then(|at| head.split_at_checked(at))
+                .is_some_and(|(head, scheme)| scheme.eq_ignore_ascii_case("file:") && begins_word(head))
+    })
 }
 
-/// Tells whether a value is too large to be looked through: its texts alone, before any escape.
-fn is_vast(value: &Value) -> bool {
-    fn takes(value: &Value, left: &mut usize) -> Option<()> {
-        let own = if let Value::String(text) = value { text.len() } else { 1 };
-        *left = left.checked_sub(own)?;
-        match value {
-            Value::Array(items) => items.iter().try_for_each(|item| takes(item, left)),
-            Value::Object(map) => map.iter().try_for_each(|(key, value)| {
-                *left = left.checked_sub(key.len())?;
-                takes(value, left)
-            }),
-            _ => Some(()),
-        }
-    }
-    takes(value, &mut { MAX_LOOKED_THROUGH }).is_none()
+/// Tells whether a word begins after `head`, whatever opens or parts it.
+#[expect(
+    clippy::manual_pattern_char_comparison,
+    reason = "asked at every slash, where a match is faster than a walk through an array"
+)]
+fn begins_word(head: &str) -> bool {
+    let head = head.trim_end_matches(|c| matches!(c, ',' | ';' | ':' | '(' | ')' | '[' | ']' | '\'' | '"' | '`'));
+    head.chars().next_back().is_none_or(char::is_whitespace)
 }
 
-/// A place in a result.
-#[derive(Debug, Clone, Default)]
-struct Place(Vec<Step>);
+/// A place in a result: a step from the place above it.
+struct Place<'a> {
+    above: Option<&'a Place<'a>>,
+    step: Step<'a>,
+}
 
-#[derive(Debug, Clone)]
-enum Step {
-    Key(String),
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Root,
+    Key(&'a str),
     Index(usize),
     Json,
 }
 
-impl Step {
-    /// A key as it may be told: one that is no plain word may itself be what must not be seen.
-    fn key(key: &str) -> Self {
-        let plain = key.len() <= MAX_SHOWN_KEY && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
-        Self::Key(if plain && !key.is_empty() { key.to_owned() } else { "?".to_owned() })
+impl<'a> Place<'a> {
+    const ROOT: Self = Self { above: None, step: Step::Root };
+
+    const fn then(&'a self, step: Step<'a>) -> Self {
+        Self { above: Some(self), step }
     }
 }
 
-impl Place {
-    fn enter(&mut self, step: Step) {
-        self.0.push(step);
-    }
-
-    fn leave(&mut self) {
-        self.0.pop();
-    }
-}
-
-impl fmt::Display for Place {
+impl fmt::Display for Place<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("$")?;
-        self.0.iter().try_for_each(|step| match step {
-            Step::Key(key) => write!(f, ".{key}"),
+        if let Some(above) = self.above {
+            above.fmt(f)?;
+        }
+        match self.step {
+            Step::Root => f.write_str("$"),
+            Step::Key(key) => write!(f, ".{}", shown(key)),
             Step::Index(index) => write!(f, "[{index}]"),
             Step::Json => f.write_str("{json}"),
-        })
+        }
     }
+}
+
+/// A key as it may be told: one that is no plain word may itself be what must not be seen.
+fn shown(key: &str) -> &str {
+    let is_plain = key.len() <= MAX_SHOWN_KEY && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
+    if is_plain && !key.is_empty() { key } else { "?" }
 }
 
 #[cfg(test)]

@@ -23,9 +23,7 @@ fn nested(levels: usize, leaf: Value) -> Value {
 #[test]
 fn a_key_that_names_a_secret_is_refused_however_it_is_written() {
     for key in FORBIDDEN_KEYS.into_iter().chain(["API-Key", "api key", "X_Authorization", "myToken", " password ", "Set-Cookie"]) {
-        let path = Step::key(key);
-        let Step::Key(shown) = path else { panic!("a key") };
-        assert_eq!(told(json!({ key: 1 })), format!("forbidden_key at $.{shown}"));
+        assert_eq!(told(json!({ key: 1 })), format!("forbidden_key at $.{}", shown(key)));
     }
     for key in [
         "Cookie-Token",

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{
     builtin::{self, Builtin},
     most::MostTool,
-    schema,
+    schema, size,
 };
 use crate::{being::ToolDefinition, manifest::CapabilitySpec, surface::RemoteTool, vocab::Name};
 
@@ -165,7 +165,7 @@ impl<'a> Admission<'a> {
             return Err(CatalogueError::Duplicate(name.clone()));
         }
         let unusable = |problem: String| CatalogueError::UnusableSchema { tool: name.clone(), problem };
-        let Some(bytes) = schema::bytes_within(&tool.parameters, MAX_SCHEMA_BYTES) else {
+        let Some(bytes) = size::bytes_within(&tool.parameters, MAX_SCHEMA_BYTES) else {
             return Err(unusable(format!("it is larger than {MAX_SCHEMA_BYTES} bytes")));
         };
         self.room = self.room.checked_sub(bytes).ok_or(CatalogueError::TooLarge)?;

@@ -1,38 +1,36 @@
 use std::{borrow::Cow, path::Path};
 
+use aho_corasick::{AhoCorasick, MatchKind};
 use reqwest::Url;
 
 /// The forms in which the path of a being's workspace may occur in a text.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Layout {
-    /// Longest first, so that the more telling form wins.
-    prefixes: Vec<String>,
+    /// Finds the forms, the longest first, so that the more telling one wins. No searcher where there is nothing to find.
+    forms: Option<AhoCorasick>,
 }
 
 impl Layout {
     /// Knows a workspace by each of its paths: as it was declared, and with symlinks resolved.
     pub fn of<'a>(workspace: impl IntoIterator<Item = &'a Path>) -> Self {
-        let mut prefixes: Vec<String> = workspace.into_iter().filter(|path| path.parent().is_some()).flat_map(forms).collect();
-        prefixes.sort_by_key(|prefix| std::cmp::Reverse(prefix.len()));
-        prefixes.dedup();
-        Self { prefixes }
+        let forms: Vec<String> = workspace.into_iter().filter(|path| path.parent().is_some()).flat_map(forms).collect();
+        if forms.is_empty() {
+            return Self::default();
+        }
+        #[expect(clippy::expect_used, reason = "a few paths are no more patterns than can be searched for")]
+        let built = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(forms).expect("paths are short");
+        Self { forms: Some(built) }
     }
 
-    /// Writes each path inside the workspace relative to it, led by `./`. Each form is looked for once from each place where it was found,
-    /// so that the whole takes time linear in the text.
+    /// Writes each path inside the workspace relative to it, led by `./`, in time linear in the text.
     pub fn relative<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let mut hits: Vec<(&str, Option<usize>)> =
-            self.prefixes.iter().map(|prefix| (prefix.as_str(), text.find(prefix.as_str()))).collect();
+        let Some(forms) = &self.forms else { return Cow::Borrowed(text) };
         let (mut written, mut done, mut word) = (String::new(), 0, Word::default());
-        while let Some((at, prefix)) = earliest(&hits) {
-            let end = at + prefix.len();
-            let (head, tail) = (text.get(done..at).unwrap_or_default(), text.get(end..).unwrap_or_default());
-            written.push_str(head);
-            let is_inside = starts_path(&written) && ends_path(text, end, &mut word);
-            written.push_str(if is_inside { "." } else { prefix });
-            done = end;
-            let missed = hits.iter_mut().filter(|(_, hit)| hit.is_some_and(|hit| hit < end));
-            missed.for_each(|(prefix, hit)| *hit = tail.find(*prefix).map(|at| at + end));
+        for found in forms.find_iter(text) {
+            written.push_str(text.get(done..found.start()).unwrap_or_default());
+            let is_inside = starts_path(&written) && ends_path(text, found.end(), &mut word);
+            written.push_str(if is_inside { "." } else { text.get(found.range()).unwrap_or_default() });
+            done = found.end();
         }
         if done == 0 {
             return Cow::Borrowed(text);
@@ -40,12 +38,6 @@ impl Layout {
         written.push_str(text.get(done..).unwrap_or_default());
         Cow::Owned(written)
     }
-}
-
-/// The earliest hit, and the longest of those.
-fn earliest<'p>(hits: &[(&'p str, Option<usize>)]) -> Option<(usize, &'p str)> {
-    let found = hits.iter().filter_map(|(prefix, hit)| hit.map(|at| (at, *prefix)));
-    found.min_by_key(|(at, prefix)| (*at, std::cmp::Reverse(prefix.len())))
 }
 
 /// A path as plain text and as a URL, percent signs included.
@@ -181,7 +173,8 @@ mod tests {
 
     #[test]
     fn the_root_folder_as_workspace_rewrites_nothing() {
-        assert_eq!(Layout::of([Path::new("/")]), Layout::default());
-        assert_eq!(Layout::of([Path::new("relative")]), Layout::default());
+        for workspace in ["/", "relative"] {
+            assert!(Layout::of([Path::new(workspace)]).forms.is_none(), "{workspace}");
+        }
     }
 }

@@ -27,6 +27,7 @@ mod offered;
 mod result;
 mod revenue;
 mod schema;
+mod size;
 mod toolbox;
 
 pub use catalogue::CatalogueError;

@@ -1,7 +1,5 @@
 //! Which schemas can be used, told without compiling them.
 
-use std::io;
-
 use serde_json::{Map, Value};
 
 /// How deep a schema may nest that is told to be usable by looking at it.
@@ -10,23 +8,6 @@ const MAX_DEPTH: usize = 32;
 const DIALECTS: [&str; 2] = ["http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema"];
 /// The words for types.
 const TYPES: [&str; 7] = ["object", "string", "integer", "number", "boolean", "array", "null"];
-
-/// The length of a value as JSON, if it is no longer than `limit`.
-pub(super) fn bytes_within(value: &Value, limit: usize) -> Option<usize> {
-    struct Bounded(usize);
-    impl io::Write for Bounded {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut left = Bounded(limit);
-    serde_json::to_writer(&mut left, value).ok().map(|()| limit - left.0)
-}
 
 /// Tells whether a schema is made only of keywords that are known here and hold what they must. Such a schema always compiles; one with a
 /// regular expression, a reference to elsewhere, another dialect or any unknown word may too, but that has to be tried.
@@ -157,13 +138,6 @@ mod tests {
         }
         let deep = (0..40).fold(json!({}), |inner, _| json!({ "items": inner }));
         assert!(!is_plainly_usable(&deep));
-    }
-
-    #[test]
-    fn a_size_is_counted_to_the_byte_and_no_further_than_asked() {
-        let value = json!({ "a": "é\n", "b": [1, 2.5, null] });
-        let length = value.to_string().len();
-        assert_eq!((bytes_within(&value, length), bytes_within(&value, length - 1)), (Some(length), None));
     }
 
     /// Schemas of known and unknown words, right and wrong.
