@@ -105,6 +105,7 @@ fn facts(being: &BeingFacts) -> String {
         .collect();
     for (name, surface) in &being.surfaces {
         let how = match &surface.reason {
+            Some(reason) if !surface.up && surface.stalled => format!("stalled, tried now and then: {reason}"),
             Some(reason) if !surface.up => format!("down: {reason}"),
             _ => format!("up, {} tools, {} restarts", surface.tools, surface.restarts),
         };
