@@ -88,7 +88,9 @@ impl Offered {
 
 impl Sighting {
     fn of(tool: &RemoteTool) -> Self {
-        Self { description: Digest::of(&tool.description), schema: Digest::of(sorted(tool.input_schema.clone()).to_string()) }
+        let mut schema = String::new();
+        write_sorted(&mut schema, &tool.input_schema);
+        Self { description: Digest::of(&tool.description), schema: Digest::of(schema) }
     }
 
     fn difference(&self, now: &Self) -> Option<&'static str> {
@@ -101,10 +103,42 @@ impl Sighting {
     }
 }
 
-/// The same value with its keys in order: a server that writes them in another order has not changed anything.
-fn sorted(mut value: Value) -> Value {
-    value.sort_all_objects();
-    value
+/// Writes a value as JSON with its keys in order: a server that writes them in another order has not changed anything.
+fn write_sorted(text: &mut String, value: &Value) {
+    match value {
+        Value::Object(map) => {
+            let mut members: Vec<(&String, &Value)> = map.iter().collect();
+            members.sort_unstable_by_key(|(key, _)| *key);
+            text.push('{');
+            for (at, (key, value)) in members.into_iter().enumerate() {
+                text.push_str(if at > 0 { "," } else { "" });
+                write_plain(text, key);
+                text.push(':');
+                write_sorted(text, value);
+            }
+            text.push('}');
+        }
+        Value::Array(items) => {
+            text.push('[');
+            for (at, item) in items.iter().enumerate() {
+                text.push_str(if at > 0 { "," } else { "" });
+                write_sorted(text, item);
+            }
+            text.push(']');
+        }
+        Value::String(string) => write_plain(text, string),
+        Value::Null | Value::Bool(_) | Value::Number(_) => text.push_str(&value.to_string()),
+    }
+}
+
+/// Writes a string as JSON; most need no escape.
+fn write_plain(text: &mut String, string: &str) {
+    if string.bytes().any(|byte| byte < 0x20 || matches!(byte, b'"' | b'\\')) {
+        return text.push_str(&Value::from(string).to_string());
+    }
+    text.push('"');
+    text.push_str(string);
+    text.push('"');
 }
 
 /// The terms of a surface, ready to be asked.
@@ -190,6 +224,16 @@ mod tests {
         let offered = Offered::new(listed, &surfaces(terms), &Sightings::new());
         assert_eq!(offered.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["s__a_b"]);
         assert_eq!(offered.theirs, BTreeMap::from([("s__a_b".to_owned(), "s__a.b".to_owned())]));
+    }
+
+    #[test]
+    fn a_schema_is_written_as_its_sorted_self() {
+        let schema = json!({ "b": [1, { "z": null, "a": "\"x\"\n" }, []], "a\\": true, "ä": {}, "n": -1.5e3 });
+        let mut sorted = schema.clone();
+        sorted.sort_all_objects();
+        let mut text = String::new();
+        write_sorted(&mut text, &schema);
+        assert_eq!(text, sorted.to_string());
     }
 
     #[test]
