@@ -247,12 +247,40 @@ async fn a_call_that_nobody_waits_for_is_cancelled_at_the_server() {
 }
 
 #[tokio::test]
-async fn a_tool_that_a_server_adds_is_listed_without_a_restart() {
+async fn a_tool_that_a_call_adds_is_listed_when_the_call_has_ended() {
     let setting = setting([("stuck", stuck())]);
     let las = setting.las().await;
     assert_eq!(names(&las), ["stuck__wait", "stuck__grow"]);
-    call(&las, "stuck__grow", json!({})).await.unwrap();
-    wait_until("the new tool is listed", || names(&las).contains(&"stuck__grown".to_owned())).await;
+    for count in 3..20 {
+        call(&las, "stuck__grow", json!({})).await.unwrap();
+        assert_eq!(names(&las).len(), count);
+    }
+    assert_eq!(las.restarts(), 0);
+    las.stop(GRACE).await;
+}
+
+/// A server of the newest protocol, which tells of changes on a stream alone; `grow` gives it another tool.
+const MODERN: &str = r#"
+import asyncio
+from mcp.server.mcpserver import Context, MCPServer
+server = MCPServer("modern")
+@server.tool()
+async def grow(ctx: Context) -> str:
+    server.add_tool(lambda: "x", name="grown", description="New.")
+    await ctx.notify_tools_changed()
+    return ctx.request_context.protocol_version
+asyncio.run(server.run_stdio_async())
+"#;
+
+#[tokio::test]
+async fn a_server_that_tells_of_changes_on_a_stream_alone_is_heard() {
+    let Some(scripts) = packages::pypi("mcp-server-git", PYTHON) else { return };
+    let setting = setting([("modern", command(&[scripts.join("python").to_str().unwrap(), "-c", MODERN]))]);
+    let las = setting.las().await;
+    assert_eq!(names(&las), ["modern__grow"]);
+    let grown = call(&las, "modern__grow", json!({})).await.unwrap();
+    assert_eq!(text(&grown), "2026-07-28");
+    wait_until("the new tool is listed", || names(&las).contains(&"modern__grown".to_owned())).await;
     assert_eq!(las.restarts(), 0);
     las.stop(GRACE).await;
 }

@@ -19,6 +19,8 @@ pub enum Input {
     Wake,
     /// A model answered, or could not.
     Thought { result: Result<Thought, ThinkError>, elapsed: Span },
+    /// There are other tools than those that the model was to be asked with, `after` a wait: it is asked with these.
+    Retooled { after: Span },
     /// A tool call ended.
     Called(Outcome),
     /// A question was answered.

@@ -160,6 +160,9 @@ impl Being {
                 self.note(&mut ready, Event::InputAnswered { number, answer }, now);
                 self.ask_again(rules, cycle, queue, &mut ready, now)
             }
+            (Turn::Thinking { cycle, attempt }, Input::Retooled { after }) => {
+                self.think(rules, cycle, (attempt, after), &mut ready, now)
+            }
             (Turn::Thinking { cycle, .. }, Input::Thought { result: Ok(thought), elapsed }) => {
                 self.thought(rules, cycle, thought, elapsed, &mut ready, now)
             }
@@ -172,6 +175,7 @@ impl Being {
             (
                 turn,
                 Input::Wake
+                | Input::Retooled { .. }
                 | Input::Thought { .. }
                 | Input::Called(_)
                 | Input::Answered { .. }

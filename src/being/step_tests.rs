@@ -38,6 +38,16 @@ fn the_time_of_a_failed_call_is_paid_once_however_many_models_counted() {
     }
 }
 
+#[test]
+fn tools_that_changed_before_a_model_was_asked_are_what_it_is_asked_with() {
+    let mut being = awake();
+    let tool = crate::being::ToolDefinition { name: "new".into(), description: String::new(), parameters: serde_json::json!({}) };
+    let rules = Rules { tools: vec![tool].into(), ..rules() };
+    let ready = being.step(&rules, Input::Retooled { after: Span::from_secs(3) }, Timestamp::UNIX_EPOCH);
+    let Some(Effect::Think { request, after, .. }) = ready.then else { panic!("{:?}", ready.then) };
+    assert_eq!((request.tools.len(), after, being.state().cycle), (1, Span::from_secs(3), 1));
+}
+
 fn too_long(being: &mut Being) -> Ready {
     let result = Err(ThinkError { class: ThinkErrorClass::TooLong, message: "brama: HTTP 413".into(), spent: Vec::new() });
     being.step(&rules(), Input::Thought { result, elapsed: Span::ZERO }, Timestamp::UNIX_EPOCH)

@@ -101,6 +101,8 @@ pub(super) struct Tools {
     pub(super) toolbox: Arc<Toolbox>,
     /// What Las listed when the catalogue was made.
     listed: Vec<RemoteTool>,
+    /// Which of its lists was looked at last.
+    edition: u64,
     /// The chain of models that it was made with: a gateway among them says which models there are.
     models: Vec<Name>,
     /// What the manifests said about the surfaces when it was made.
@@ -197,7 +199,9 @@ impl Tools {
 
     /// Makes the catalogue of what a running Las lists now.
     fn around(las: Arc<Las>, ground: &Arc<Ground>, assignment: &Assignment, dir: &Path, agent: &str) -> Result<Self, AnimateError> {
-        let (workspace, spec, listed) = (workspace(ground, assignment)?, &assignment.being, las.tools());
+        let (workspace, spec) = (workspace(ground, assignment)?, &assignment.being);
+        // The number first: a list that is newer than its number is looked at once more.
+        let (edition, listed) = (las.edition(), las.tools());
         let remote: Arc<dyn Remote> = Arc::<Las>::clone(&las);
         let parts = Parts {
             capabilities: spec.capabilities,
@@ -212,7 +216,7 @@ impl Tools {
             secrets: ground.models.secrets().clone(),
         };
         let (models, surfaces) = (spec.models.clone(), assignment.surfaces.clone());
-        Ok(Self { las, toolbox: Arc::new(Toolbox::new(parts)?), listed, models, surfaces })
+        Ok(Self { las, toolbox: Arc::new(Toolbox::new(parts)?), listed, edition, models, surfaces })
     }
 
     /// Keeps what the tools look like, so that a change is noticed, also by a later process.
@@ -231,8 +235,14 @@ impl Tools {
         dir: &Path,
         agent: &str,
     ) -> Option<Result<(), AnimateError>> {
+        let says_the_same = assignment.being.models == self.models && assignment.surfaces == self.surfaces;
+        let edition = self.las.edition();
+        if says_the_same && edition == self.edition {
+            return None;
+        }
+        self.edition = edition;
         let listed = self.las.tools();
-        if listed == self.listed && assignment.being.models == self.models && assignment.surfaces == self.surfaces {
+        if says_the_same && listed == self.listed {
             return None;
         }
         (self.listed, self.models, self.surfaces) = (listed, assignment.being.models.clone(), assignment.surfaces.clone());

@@ -141,6 +141,7 @@ impl Driver {
         self.tell_of_tools().await?;
         let mut woken = None;
         let mut next = None;
+        let mut has_looked = false;
         loop {
             let input = match next.take() {
                 None => match self.wait(woken, commands).await? {
@@ -155,6 +156,12 @@ impl Driver {
                     }
                 },
                 Some(Effect::Think { request, after, worst }) => {
+                    // Once for each request, so that tools that change all the time hold nothing up.
+                    if !std::mem::replace(&mut has_looked, false) && self.take_stock().await? {
+                        has_looked = true;
+                        next = self.tell(Input::Retooled { after }).await?;
+                        continue;
+                    }
                     let input = self.thought(request, after, worst, commands).await?;
                     next = self.tell(input).await?;
                     self.pass = None;

@@ -39,21 +39,22 @@ pub(super) async fn finished(building: &mut Option<Building>) -> Result<Tools, A
 }
 
 impl Driver {
-    /// Gives the being, between two cycles, the tools that its surfaces list now.
-    pub(super) async fn take_stock(&mut self) -> Result<(), StoreError> {
+    /// Gives the being, between two cycles or two rounds, the tools that its surfaces list now. Tells whether they are others.
+    pub(super) async fn take_stock(&mut self) -> Result<bool, StoreError> {
         let agent = self.being.state().identity.agent_id.clone();
         match self.tools.relist(&self.ground, &self.assignment, &self.dir, &agent) {
-            None => {}
+            None => Ok(false),
             Some(Ok(())) => {
                 self.rules = self.assignment.rules(self.tools.toolbox.definitions(), self.until);
                 self.tell_of_tools().await?;
+                Ok(true)
             }
             Some(Err(error)) => {
                 let told = chain(&error);
                 tracing::warn!(being = %self.assignment.name, "its surfaces list other tools, which are refused; it goes on as it was: {told}");
+                Ok(false)
             }
         }
-        Ok(())
     }
 
     /// Journals what an operator should know about the tools, then remembers what they look like.

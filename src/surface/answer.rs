@@ -7,7 +7,7 @@ use rmcp::{
 };
 use serde_json::{Value, json};
 
-use super::CallError;
+use super::{CallError, wire::SendError};
 
 /// The server refused.
 pub(super) const REMOTE_TOOL: &str = "remote_tool";
@@ -72,8 +72,7 @@ fn relayed_verdict(error: &ErrorData) -> CallError {
 
 /// A request that the transport did not take, or that HTTP refused.
 fn unsent(tool: &str, error: &(dyn Error + Send + Sync + 'static)) -> CallError {
-    if let Some(error) = error.downcast_ref::<std::io::Error>() {
-        // A line that was not written to its end was not read as a message.
+    if let Some(SendError::Unwritten(error)) = error.downcast_ref::<SendError>() {
         return failed(UNAVAILABLE, &format!("`{tool}` could not be reached: {error}"));
     }
     match error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
@@ -156,6 +155,13 @@ mod tests {
         for error in [ServiceError::TransportClosed, ServiceError::Timeout { timeout: Duration::from_secs(1) }] {
             assert!(matches!(judge("t", Err(error), false), Err(CallError::Indeterminate { .. })));
         }
+    }
+
+    #[test]
+    fn a_request_is_unsent_only_while_nobody_can_have_read_it() {
+        let broken = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+        assert!(matches!(unsent("t", &SendError::Unwritten(broken())), CallError::Failed { code: UNAVAILABLE, .. }));
+        assert!(matches!(unsent("t", &SendError::Unsure(broken())), CallError::Indeterminate { .. }));
     }
 
     #[test]

@@ -24,6 +24,8 @@ use crate::process::Backoff;
 
 /// A server that ended or failed so often in a row is `stalled`: what helps now is probably not another attempt.
 const MAX_FAILURES: u32 = 8;
+/// How long the answer to a call waits for the tools that changed before it came.
+const CATCHING_UP: Duration = Duration::from_secs(2);
 
 /// One MCP server, kept alive: connected, listed, called, and started again with a back-off when it is lost.
 ///
@@ -45,6 +47,10 @@ pub(super) struct View {
     pub(super) phase: Phase,
     /// As last listed; kept while the server is away.
     pub(super) tools: Arc<Vec<Tool>>,
+    /// How often they were listed.
+    pub(super) edition: u64,
+    /// How many changes had been told before they were last listed.
+    as_of: u64,
     pub(super) meta: Option<Arc<MetaObject>>,
     pub(super) restarts: u32,
     /// It failed [`MAX_FAILURES`] times in a row, and waits the longest between two attempts.
@@ -78,8 +84,15 @@ impl Keeper {
     }
 
     fn run(aim: Aim, faults: Arc<Faults>, opened: Option<(Session, Listed)>) -> Self {
-        let (view, seen) =
-            watch::channel(View { phase: Phase::Starting, tools: Arc::default(), meta: None, restarts: 0, stalled: false });
+        let (view, seen) = watch::channel(View {
+            phase: Phase::Starting,
+            tools: Arc::default(),
+            edition: 0,
+            as_of: 0,
+            meta: None,
+            restarts: 0,
+            stalled: false,
+        });
         let (stop, stopped) = watch::channel(None);
         Self {
             name: aim.name.clone(),
@@ -127,9 +140,20 @@ impl Keeper {
         };
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         match timeout(deadline, peer.call_tool_once(params)).await {
-            Ok(answered) => answer::judge(tool, answered, self.relays),
+            Ok(answered) => {
+                self.catch_up().await;
+                answer::judge(tool, answered, self.relays)
+            }
             Err(_) => Err(answer::late(tool, deadline)),
         }
+    }
+
+    /// Waits, for a moment, until the tools are listed as they are after every change that was told so far.
+    async fn catch_up(&self) {
+        let told = self.faults.told();
+        let mut view = self.view.clone();
+        let known = view.wait_for(|view| view.as_of >= told || !matches!(view.phase, Phase::Up(_)));
+        let _ = timeout(CATCHING_UP, known).await;
     }
 
     /// Ends the server: closes the connection, asks, and kills when `grace` has passed. Dropping the future kills at once.
@@ -200,8 +224,15 @@ async fn attend(
                 return None;
             }
             Said::Lost(because) => return Some(because),
-            Said::Listed(Some(listed)) => publish(&aim.name, view, &session, listed),
-            Said::Listed(None) => tracing::warn!(surface = %aim.name, "the tools changed but could not be listed"),
+            Said::Listed(Ok(listed)) => {
+                session.caught_up(listed.as_of);
+                publish(&aim.name, view, &session, listed);
+            }
+            Said::Listed(Err(as_of)) => {
+                session.caught_up(as_of);
+                view.send_modify(|view| view.as_of = as_of);
+                tracing::warn!(surface = %aim.name, "the tools changed but could not be listed");
+            }
         }
     }
 }
@@ -209,7 +240,7 @@ async fn attend(
 enum Said {
     Stop(Duration),
     Lost(String),
-    Listed(Option<Listed>),
+    Listed(Result<Listed, u64>),
 }
 
 /// Waits until someone asks to stop; a keeper that is gone asks too.
@@ -243,6 +274,8 @@ fn publish(name: &str, view: &watch::Sender<View>, session: &Session, listed: Li
         view.phase = Phase::Up(session.peer().clone());
         view.stalled = false;
         view.tools = Arc::new(listed.tools);
+        view.edition += 1;
+        view.as_of = listed.as_of;
         view.meta = listed.meta.map(Arc::new);
     });
 }

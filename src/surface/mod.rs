@@ -8,6 +8,7 @@
 //! # Guarantees
 //! - A call yields a result, a definite no ([`CallError::Failed`]), or a doubt ([`CallError::Indeterminate`]); a lost connection and a
 //!   passed deadline are never told as a no, a JSON-RPC error and an HTTP 4xx never as a doubt (SPEC §7).
+//! - A change of the tools that a server tells before it answers a call is known when the call has ended.
 //! - Dropping a call tells the server (`notifications/cancelled`).
 //! - A message is at most 8 MiB; a server that sends a longer one is stopped and started again. Lines that are no messages are
 //!   skipped and counted. A server that never answers fails its start after a deadline, with its last words in the error.
@@ -18,6 +19,7 @@
 mod answer;
 mod keeper;
 pub mod las;
+mod listen;
 mod session;
 mod shape;
 mod wire;

@@ -1,17 +1,23 @@
 use std::{collections::BTreeMap, fmt, process::ExitStatus, sync::Arc, time::Duration};
 
 use rmcp::{
-    ClientHandler, ClientLifecycleMode, Peer, RoleClient, ServiceError,
+    ClientCacheConfig, ClientHandler, ClientLifecycleMode, Peer, RoleClient, ServiceError,
     model::{
         ClientCapabilities, ClientConfig, Implementation, JsonObject, MetaObject, PaginatedRequestParams, ProtocolVersion, Tool,
     },
-    service::{ClientInitializeError, NotificationContext, RunningService, serve_client_with_lifecycle_and_ct},
+    service::{ClientInitializeError, RunningService, Subscription, serve_client_with_lifecycle_and_ct},
     transport::{StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig},
 };
-use tokio::{sync::Notify, time::timeout};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::{sync::watch, time::timeout};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::AbortOnDropHandle,
+};
 
-use super::wire::{Faults, Lines};
+use super::{
+    listen,
+    wire::{Faults, Heard, Lines},
+};
 use crate::{
     manifest::SecretSource,
     process::{Backoff, Child, Spawn, SpawnError, Tail},
@@ -108,22 +114,19 @@ pub(super) struct Listed {
     pub(super) tools: Vec<Tool>,
     /// `_meta` of the first page.
     pub(super) meta: Option<MetaObject>,
+    /// How many changes had been told before it was asked.
+    pub(super) as_of: u64,
 }
 
 /// Hears what a server says unasked.
 #[derive(Debug, Clone)]
 struct Ear {
     config: ClientConfig,
-    changed: Arc<Notify>,
 }
 
 impl ClientHandler for Ear {
     fn get_info(&self) -> ClientConfig {
         self.config.clone()
-    }
-
-    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.changed.notify_one();
     }
 }
 
@@ -138,7 +141,9 @@ pub(super) struct Session {
     close: CancellationToken,
     child: Option<Child>,
     faults: Arc<Faults>,
-    changed: Arc<Notify>,
+    changes: watch::Receiver<u64>,
+    /// Keeps a server telling what changes, where it has to be asked to.
+    _listening: Option<AbortOnDropHandle<()>>,
     _closes: DropGuard,
 }
 
@@ -185,29 +190,36 @@ impl Aim {
     }
 
     async fn greet(&self, child: &mut Option<Child>, faults: &Arc<Faults>) -> Result<Greeted, Unopened> {
-        let changed = Arc::new(Notify::new());
-        let ear = Ear { config: self.config(), changed: Arc::clone(&changed) };
+        let ear = Ear { config: self.config() };
         let close = CancellationToken::new();
         let service = match &self.reach {
             Reach::Command(spawn) | Reach::Las { spawn, .. } => {
                 let started = child.insert(spawn.start().map_err(OpenError::from)?);
                 let Some((stdin, stdout)) = started.take_pipes() else { return Err(OpenError::from(SpawnError::Empty).into()) };
                 let lines = Lines::new(self.name.clone(), stdout, stdin, self.max_message(), Arc::clone(faults));
+                let lines = Heard { inner: lines, faults: Arc::clone(faults) };
                 serve_client_with_lifecycle_and_ct(ear, lines, self.lifecycle(), close.clone()).await
             }
             Reach::Url { url, bearer, env } => {
-                let transport = http(url, bearer.as_ref(), env)?;
+                let transport = Heard { inner: http(url, bearer.as_ref(), env)?, faults: Arc::clone(faults) };
                 serve_client_with_lifecycle_and_ct(ear, transport, self.lifecycle(), close.clone()).await
             }
         };
         let service = service.map_err(|error| Unopened::Handshake(Box::new(error)))?;
-        let listed = list(service.peer()).await.map_err(|error| Unopened::NoList(Box::new(error)))?;
-        Ok(Greeted { service, close, changed, listed })
+        // A kept list would be told as the new one when it has just changed.
+        service.peer().set_response_cache_config(ClientCacheConfig::disabled()).await;
+        // First the ear, then the list: what changes in between is not missed.
+        let stream = listen::begin(&self.name, service.peer()).await;
+        let mut changes = faults.changes();
+        let as_of = *changes.borrow_and_update();
+        let listed = list(service.peer(), as_of).await.map_err(|error| Unopened::NoList(Box::new(error)))?;
+        Ok(Greeted { service, close, changes, listed, stream })
     }
 
     fn settle(&self, greeted: Greeted, child: Option<Child>, faults: &Arc<Faults>) -> (Session, Listed) {
-        let Greeted { service, close, changed, listed } = greeted;
+        let Greeted { service, close, changes, listed, stream } = greeted;
         let (peer, over) = (service.peer().clone(), CancellationToken::new());
+        let listening = stream.map(|stream| listen::go_on(self.name.clone(), peer.clone(), stream, Arc::clone(faults)));
         let ends = over.clone().drop_guard();
         // Ends with the connection, which the session's own guard closes.
         tokio::spawn(async move {
@@ -223,7 +235,8 @@ impl Aim {
             close,
             child,
             faults: Arc::clone(faults),
-            changed,
+            changes,
+            _listening: listening.map(|listening| AbortOnDropHandle::new(tokio::spawn(listening))),
         };
         (session, listed)
     }
@@ -256,8 +269,9 @@ impl Aim {
 struct Greeted {
     service: RunningService<RoleClient, Ear>,
     close: CancellationToken,
-    changed: Arc<Notify>,
+    changes: watch::Receiver<u64>,
     listed: Listed,
+    stream: Option<Subscription>,
 }
 
 enum Unopened {
@@ -298,12 +312,24 @@ impl Session {
         }
     }
 
-    /// Waits for word that the tools have changed, and lists them anew.
-    pub(super) fn relisted(&self, patience: Duration) -> impl Future<Output = Option<Listed>> + use<> {
-        let (changed, peer) = (Arc::clone(&self.changed), self.peer.clone());
+    /// Waits for word that the tools have changed, and lists them anew; the error is how many changes had been told.
+    ///
+    /// Cancel safe while it waits; a list that is cut short is not asked for again by itself.
+    pub(super) fn relisted(&self, patience: Duration) -> impl Future<Output = Result<Listed, u64>> + use<> {
+        let (mut changes, peer) = (self.changes.clone(), self.peer.clone());
         async move {
-            changed.notified().await;
-            timeout(patience, list(&peer)).await.ok()?.ok()
+            if changes.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            let as_of = *changes.borrow();
+            timeout(patience, list(&peer, as_of)).await.map_or(Err(as_of), |listed| listed.map_err(|_| as_of))
+        }
+    }
+
+    /// Notes that the tools are known as they were after so many changes.
+    pub(super) fn caught_up(&mut self, as_of: u64) {
+        if *self.changes.borrow_and_update() != as_of {
+            self.changes.mark_changed();
         }
     }
 
@@ -322,8 +348,8 @@ impl Session {
 }
 
 /// Lists all tools, page by page, up to the bounds.
-async fn list(peer: &Peer<RoleClient>) -> Result<Listed, ServiceError> {
-    let mut listed = Listed::default();
+async fn list(peer: &Peer<RoleClient>, as_of: u64) -> Result<Listed, ServiceError> {
+    let mut listed = Listed { as_of, ..Listed::default() };
     let mut cursor = None;
     for page in 0..MAX_PAGES {
         let asked = cursor.take().map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));

@@ -8,13 +8,13 @@ use std::{
 
 use rmcp::{
     RoleClient,
-    model::JsonRpcMessage,
+    model::{JsonRpcMessage, ServerNotification},
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader},
-    sync::Mutex,
+    sync::{Mutex, watch},
     time::Instant,
 };
 
@@ -25,11 +25,12 @@ const UNASKED: u32 = 1_000;
 /// How much of a line that is no message is shown in the log.
 const MAX_SAMPLE: usize = 120;
 
-/// What went wrong on a wire, told to whoever asks.
+/// What was noticed on a wire, told to whoever asks.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     rubbish: AtomicU64,
     cut: AtomicBool,
+    changes: watch::Sender<u64>,
 }
 
 impl Faults {
@@ -41,6 +42,60 @@ impl Faults {
     /// Tells, once, whether the wire was cut because a line had no end.
     pub(super) fn take_cut(&self) -> bool {
         self.cut.swap(false, Ordering::Relaxed)
+    }
+
+    /// How often the tools were said to have changed.
+    pub(super) fn told(&self) -> u64 {
+        *self.changes.borrow()
+    }
+
+    /// Follows how often the tools were said to have changed.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Counts that the tools have changed, or may have.
+    pub(super) fn count_change(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+}
+
+/// Why a message did not leave as it should.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SendError {
+    /// So little of the line was written that nobody reads it as a message.
+    #[error(transparent)]
+    Unwritten(io::Error),
+    /// All of the message was written, and what became of it is unknown.
+    #[error(transparent)]
+    Unsure(io::Error),
+}
+
+/// A transport whose word that the tools changed counts from the moment it is read, so before any answer that follows it.
+pub(super) struct Heard<T> {
+    pub(super) inner: T,
+    pub(super) faults: Arc<Faults>,
+}
+
+impl<T: Transport<RoleClient>> Transport<RoleClient> for Heard<T> {
+    type Error = T::Error;
+
+    fn send(&mut self, message: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
+        self.inner.send(message)
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let message = self.inner.receive().await?;
+        if let JsonRpcMessage::Notification(told) = &message
+            && matches!(told.notification, ServerNotification::ToolListChangedNotification(_))
+        {
+            self.faults.count_change();
+        }
+        Some(message)
+    }
+
+    fn close(&mut self) -> impl Future<Output = Result<(), T::Error>> + Send {
+        self.inner.close()
     }
 }
 
@@ -118,17 +173,16 @@ where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    type Error = io::Error;
+    type Error = SendError;
 
-    fn send(&mut self, message: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = io::Result<()>> + Send + 'static {
+    fn send(&mut self, message: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = Result<(), SendError>> + Send + 'static {
         let write = Arc::clone(&self.write);
         async move {
-            let mut line = serde_json::to_vec(&message)?;
+            let mut line = serde_json::to_vec(&message).map_err(|error| SendError::Unwritten(error.into()))?;
             line.push(b'\n');
             let mut write = write.lock().await;
-            let Some(pipe) = write.as_mut() else { return Err(io::ErrorKind::NotConnected.into()) };
-            pipe.write_all(&line).await?;
-            pipe.flush().await
+            let Some(pipe) = write.as_mut() else { return Err(SendError::Unwritten(io::ErrorKind::NotConnected.into())) };
+            write_line(pipe, &line).await
         }
     }
 
@@ -150,15 +204,64 @@ where
         None
     }
 
-    async fn close(&mut self) -> io::Result<()> {
+    async fn close(&mut self) -> Result<(), SendError> {
         self.write.lock().await.take();
         Ok(())
     }
 }
 
+/// Writes a line. A reader may take a message that lacks only its line end for whole, so from there on a failure is a doubt.
+async fn write_line(pipe: &mut (impl AsyncWrite + Unpin), line: &[u8]) -> Result<(), SendError> {
+    let mut left = line;
+    while !left.is_empty() {
+        let written = match pipe.write(left).await {
+            Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+            written => written,
+        };
+        match written {
+            Ok(count) => left = left.get(count..).unwrap_or_default(),
+            Err(error) if left.len() > 1 => return Err(SendError::Unwritten(error)),
+            Err(error) => return Err(SendError::Unsure(error)),
+        }
+    }
+    pipe.flush().await.map_err(SendError::Unsure)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::{
+        pin::Pin,
+        task::{self, Poll},
+    };
+
     use super::*;
+
+    /// A pipe that takes so many bytes and then breaks; one that took all breaks at the flush.
+    struct Breaking(usize);
+
+    impl AsyncWrite for Breaking {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut task::Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            let taken = bytes.len().min(self.0);
+            self.0 -= taken;
+            Poll::Ready(if taken == 0 { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(taken) })
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_message_that_was_written_whole_is_never_told_as_unsent() {
+        for (taken, may_be_read) in [(0, false), (3, false), (4, true), (5, true)] {
+            let error = write_line(&mut Breaking(taken), b"{  }\n").await.unwrap_err();
+            assert_eq!(matches!(error, SendError::Unsure(_)), may_be_read, "{taken} bytes were written: {error:?}");
+        }
+    }
 
     const ANSWER: &[u8] = br#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
 

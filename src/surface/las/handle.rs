@@ -117,6 +117,11 @@ impl Las {
         healths
     }
 
+    /// Which of its lists [`Remote::tools`] yields now: the same number, the same list.
+    pub fn edition(&self) -> u64 {
+        self.keeper.as_ref().map_or(0, |keeper| keeper.view().edition)
+    }
+
     /// How often Las itself was lost since it was started.
     pub fn restarts(&self) -> u32 {
         self.keeper.as_ref().map_or(0, |keeper| keeper.view().restarts)

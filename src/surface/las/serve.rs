@@ -187,13 +187,19 @@ impl ServerHandler for Aggregator {
         let Some((member, tool)) = routed else {
             return Err(ErrorData::invalid_params(format!("unknown Las tool: {}", answer::bounded(&request.name)), None));
         };
-        tokio::select! {
-            result = member.keeper.call(tool, request.arguments.unwrap_or_default(), member.timeout) => match result {
-                Ok(result) => Ok(result.into()),
-                Err(error) => Err(answer::verdict(&error)),
-            },
+        let before = member.keeper.view().edition;
+        let result = tokio::select! {
+            result = member.keeper.call(tool, request.arguments.unwrap_or_default(), member.timeout) => result,
             // Dropping the call tells the surface.
-            () = context.ct.cancelled() => Err(ErrorData::internal_error("the call was cancelled", None)),
+            () = context.ct.cancelled() => return Err(ErrorData::internal_error("the call was cancelled", None)),
+        };
+        if member.keeper.view().edition != before {
+            // Told before the answer, so that who reads the answer knows that there are other tools.
+            let _ = context.peer.notify_tool_list_changed().await;
+        }
+        match result {
+            Ok(result) => Ok(result.into()),
+            Err(error) => Err(answer::verdict(&error)),
         }
     }
 }
