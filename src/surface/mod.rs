@@ -20,7 +20,9 @@ mod keeper;
 pub mod las;
 mod session;
 mod shape;
+mod terms;
 mod wire;
 
 pub use session::{LastWords, OpenError};
 pub use shape::{Call, CallError, Remote, RemoteTool};
+pub use terms::Terms;
