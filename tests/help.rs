@@ -26,6 +26,7 @@ fn the_help_of_every_verb_is_as_it_was_reviewed() {
         "state export",
         "state import",
         "state adopt",
+        "las",
         "schema",
         "explain",
         "model",

@@ -102,9 +102,11 @@ pub(super) enum Verb {
     /// Print a completion script for a shell.
     #[command(after_help = "Example:\n  singularity completion bash > /etc/bash_completion.d/singularity")]
     Completion(Completion),
-    /// Join MCP servers into one, on standard input and output. Started by the program itself.
-    #[command(hide = true)]
-    Las,
+    /// Join the surfaces that manifests declare into one MCP server, on standard input and output or over HTTP.
+    #[command(
+        after_help = "Without -f it waits to be told by the daemon what to join.\n\nExamples:\n  singularity las -f manifests/ --only files,time\n  singularity las -f manifests/ --http 127.0.0.1:8080\n  singularity las -f manifests/ --http 0.0.0.0:8080 --bearer-file bearer"
+    )]
+    Las(Las),
     /// Own a child process and end with its parent. Started by the program itself.
     #[command(hide = true)]
     Supervise(Supervise),
@@ -411,6 +413,29 @@ pub(super) enum Model {
 #[derive(Debug, Args)]
 pub(super) struct Completion {
     pub shell: clap_complete::Shell,
+}
+
+/// Arguments of `las`.
+#[derive(Debug, Args)]
+pub(super) struct Las {
+    /// A manifest, a folder of manifests, or `-` for standard input (with --http). May be given more than once.
+    #[arg(short = 'f', long = "file", value_name = "PATH")]
+    pub files: Vec<PathBuf>,
+    /// Listen here for streamable HTTP, at the path /mcp, in the place of speaking on standard input and output. Prints the URL.
+    #[arg(long, value_name = "ADDRESS", requires = "files")]
+    pub http: Option<std::net::SocketAddr>,
+    /// A file that holds the bearer which callers must show; needed where other machines can reach the address.
+    #[arg(long, value_name = "FILE", requires = "http")]
+    pub bearer_file: Option<PathBuf>,
+    /// Keep the names of the servers' tools, without `<surface>__` before them. Two that are the same are an error.
+    #[arg(long, requires = "files")]
+    pub no_prefix: bool,
+    /// Globs over surfaces: join these alone. Over `LAS_ONLY`.
+    #[arg(long, value_name = "GLOB", value_delimiter = ',', requires = "files")]
+    pub only: Vec<String>,
+    /// Globs over surfaces: join all but these. Over `LAS_SKIP`.
+    #[arg(long, value_name = "GLOB", value_delimiter = ',', requires = "files")]
+    pub skip: Vec<String>,
 }
 
 /// Arguments of the supervisor mode.

@@ -9,11 +9,10 @@ use super::{
     context::Context,
     doctor,
     failure::{Class, Failure},
-    get, logs, model, offline, questions, serve, single, state, stop,
+    get, las, logs, model, offline, questions, serve, single, state, stop,
 };
 use crate::{
     process,
-    surface::las,
     telemetry::{self, Voice},
 };
 
@@ -40,7 +39,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
     let context = Context::new(cli.home)?;
     let voice = match cli.verb {
         Verb::Serve(_) => Voice::Daemon,
-        Verb::Las => Voice::Child,
+        Verb::Las(ref arguments) if arguments.files.is_empty() => Voice::Child,
+        Verb::Las(_) => Voice::Daemon,
         _ => Voice::Command,
     };
     telemetry::start(context.log_filter(), voice);
@@ -53,7 +53,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::State(verb) => state::state(&context, &verb),
         Verb::Model(verb) => model::model(&context, &verb),
         Verb::Supervise(_) => Ok(()),
-        Verb::Las => alone()?.block_on(las::serve(context.env().clone())).map_err(|error| Failure::of(Class::Upstream, &error)),
+        Verb::Las(arguments) => within(alone()?, las::las(&context, arguments)),
         Verb::Plan(plan) => within(many()?, apply::plan(&context, &plan)),
         Verb::Apply(arguments) => within(many()?, apply::apply(&context, &arguments)),
         Verb::Serve(arguments) => within(many()?, serve::serve(&context, arguments)),

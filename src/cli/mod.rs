@@ -9,6 +9,7 @@ mod dispatch;
 mod doctor;
 mod failure;
 mod get;
+mod las;
 mod logs;
 mod model;
 mod offline;

@@ -22,7 +22,9 @@ pub mod las;
 mod listen;
 mod session;
 mod shape;
+mod terms;
 mod wire;
 
 pub use session::{LastWords, OpenError};
 pub use shape::{Call, CallError, Remote, RemoteTool};
+pub use terms::Terms;

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    manifest::{SurfaceSpec, ToolTerms},
-    surface::RemoteTool,
+    manifest::SurfaceSpec,
+    surface::{RemoteTool, Terms},
     vocab::{Digest, Name},
 };
 
@@ -40,16 +39,16 @@ impl Offered {
     /// Selects, renames, and compares with what was seen before. A tool of no declared surface, as a Las of another make lists it,
     /// is offered as it is.
     pub(super) fn new(listed: Vec<RemoteTool>, surfaces: &BTreeMap<Name, SurfaceSpec>, before: &Sightings) -> Self {
-        let selections: BTreeMap<&str, Selection<'_>> =
-            surfaces.iter().map(|(name, spec)| (name.as_str(), Selection::new(&spec.terms))).collect();
+        let terms: BTreeMap<&str, (Terms, bool)> =
+            surfaces.iter().map(|(name, spec)| (name.as_str(), (Terms::new(&spec.terms), spec.terms.pin))).collect();
         let mut offered = Self { seen: before.clone(), ..Self::default() };
         for tool in listed {
-            match tool.name.split_once("__").and_then(|(surface, own)| Some((selections.get(surface)?, surface, own))) {
+            match tool.name.split_once("__").and_then(|(surface, own)| Some((terms.get(surface)?, surface, own))) {
                 None => offered.look(tool, None),
-                Some((selection, _, own)) if !selection.admits(own) => {}
-                Some((selection, surface, own)) => {
-                    let ours = selection.terms.rename.get(own).map(|ours| format!("{surface}__{ours}"));
-                    let pinned_by = selection.terms.pin.then_some(surface).map(str::to_owned);
+                Some(((terms, pin), surface, own)) => {
+                    let Some(named) = terms.ours(own) else { continue };
+                    let ours = (named != own).then(|| format!("{surface}__{named}"));
+                    let pinned_by = pin.then_some(surface).map(str::to_owned);
                     let theirs = tool.name.clone();
                     let before = offered.tools.len();
                     offered.look(tool, pinned_by);
@@ -141,39 +140,13 @@ fn write_plain(text: &mut String, string: &str) {
     text.push('"');
 }
 
-/// The terms of a surface, ready to be asked.
-struct Selection<'a> {
-    terms: &'a ToolTerms,
-    allow: Option<GlobSet>,
-    deny: GlobSet,
-}
-
-impl<'a> Selection<'a> {
-    fn new(terms: &'a ToolTerms) -> Self {
-        Self { terms, allow: terms.allow.as_deref().map(globs), deny: globs(&terms.deny) }
-    }
-
-    fn admits(&self, own: &str) -> bool {
-        self.allow.as_ref().is_none_or(|allow| allow.is_match(own)) && !self.deny.is_match(own)
-    }
-}
-
-/// The patterns were checked when the manifest was read; what cannot be read now matches nothing.
-fn globs(patterns: &[String]) -> GlobSet {
-    let mut set = GlobSetBuilder::new();
-    for glob in patterns.iter().filter_map(|pattern| Glob::new(pattern).ok()) {
-        set.add(glob);
-    }
-    set.build().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
     use crate::{
-        manifest::{Boundary, LimitsSpec, Scope, TransportSpec},
+        manifest::{Boundary, LimitsSpec, Scope, ToolTerms, TransportSpec},
         vocab::Span,
     };
 

@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "a test starts processes, waits for them and writes files")]
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part of the support")]
 
+pub mod conformance;
 pub mod openai;
 pub mod packages;
 pub mod proc;

@@ -62,7 +62,7 @@ pub(super) enum Bearer {
 /// A pattern in `LAS_ONLY` or `LAS_SKIP` that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{variable} holds a pattern that cannot be read")]
-pub(super) struct BadPattern {
+pub struct BadPattern {
     variable: &'static str,
     #[source]
     source: globset::Error,

@@ -5,6 +5,13 @@
 //! [`Remote`](super::Remote): it lists tools as `<surface>__<tool>` and calls them. In the child, [`serve`] starts every surface at
 //! once, answers `tools/list` when each of them is up or has failed once, and passes calls on. [`Las::stop`] ends it all.
 //!
+//! # Standing alone
+//! [`Standing`] is the same server without a daemon: it joins what manifests declare, on standard streams or over streamable HTTP, for
+//! any client. What to join is settled before anyone is heard, so no greeting can start a process. `allow`, `deny` and `rename` of a
+//! surface hold, and so do its sandbox and limits; `pin`, `boundary` and `approve` are about a being and its model, and do not. Over
+//! HTTP it listens on loopback alone unless a bearer is asked for, and refuses `Host` and `Origin` of others. Names may be kept
+//! without a prefix; two that are the same are then an error, at the start and whenever a surface lists anew.
+//!
 //! # What passes between the two
 //! - What to join travels in the `initialize` request, as the experimental capability `singularity.las/1`: nothing is on a command
 //!   line, in a file or in the environment. Secrets do not travel: a bearer's *source* does, and Las reads it at each connection.
@@ -23,8 +30,12 @@
 mod config;
 mod handle;
 mod health;
+mod http;
 mod serve;
+mod standing;
 
+pub use config::BadPattern;
 pub use handle::{Las, LasError, LasStart, Trouble};
 pub use health::SurfaceHealth;
-pub use serve::{ServeError, serve};
+pub use serve::{Clash, ServeError, serve};
+pub use standing::{Door, StandError, Standing};

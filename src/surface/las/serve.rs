@@ -2,7 +2,7 @@ use std::{
     borrow::Cow,
     collections::BTreeMap,
     path::PathBuf,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -14,7 +14,7 @@ use rmcp::{
         PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
     },
     serve_server,
-    service::{RequestContext, ServerInitializeError},
+    service::{NotificationContext, RequestContext, ServerInitializeError},
     transport::{async_rw::AsyncRwTransport, stdio_pipes},
 };
 use tokio::task::JoinSet;
@@ -26,7 +26,7 @@ use super::{
 use crate::{
     process::{Backoff, Spawn, Talk},
     surface::{
-        answer,
+        Terms, answer,
         keeper::{Keeper, Phase, chain},
         session::{Aim, Reach},
     },
@@ -45,8 +45,23 @@ pub(super) const PARTING: &str = "__";
 /// Why a Las ended in another way than by the end of its stdin.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    #[error("nobody greeted this Las; it is started by the daemon and speaks MCP on stdin and stdout")]
+    #[error("nobody greeted this Las; it speaks MCP on stdin and stdout, to the program that starts it")]
     Ungreeted(#[source] Box<ServerInitializeError>),
+}
+
+/// Two tools of one name, where names have no prefix.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("two tools are called `{tool}`: one of surface `{first}` and one of surface `{second}`")]
+pub struct Clash {
+    tool: String,
+    first: Name,
+    second: Name,
+}
+
+impl Clash {
+    fn new(tool: &str, first: &Name, second: &Name) -> Self {
+        Self { tool: answer::bounded(tool), first: first.clone(), second: second.clone() }
+    }
 }
 
 /// Runs as Las until stdin ends: joins what the greeting tells, then ends every surface.
@@ -54,18 +69,7 @@ pub enum ServeError {
 /// `env` is this process's environment: `PATH` is passed on to the surfaces, `LAS_ONLY` and `LAS_SKIP` filter them, and bearers may
 /// be in it.
 pub async fn serve(env: BTreeMap<String, String>) -> Result<(), ServeError> {
-    let las = Aggregator { env: Arc::new(env), joined: Arc::default() };
-    let (stdin, stdout) = stdio_pipes();
-    let greeted = serve_server(las.clone(), AsyncRwTransport::new_server(stdin, stdout)).await;
-    let service = greeted.map_err(|error| ServeError::Ungreeted(Box::new(error)))?;
-    let mut tellers = JoinSet::new();
-    for member in las.members().values() {
-        tellers.spawn(tell(Arc::clone(&member.keeper), service.peer().clone()));
-    }
-    let _ = service.waiting().await;
-    tellers.shutdown().await;
-    join_all(las.members().values().map(|member| member.keeper.stop(GRACE))).await;
-    Ok(())
+    Aggregator::new(env, true).serve().await
 }
 
 /// Tells the other end whenever a surface changes after its first attempt.
@@ -79,44 +83,129 @@ async fn tell(keeper: Arc<Keeper>, peer: Peer<RoleServer>) {
     }
 }
 
+/// The surfaces, joined, as one peer sees them.
 #[derive(Debug, Clone)]
-struct Aggregator {
+pub(super) struct Aggregator {
     env: Arc<BTreeMap<String, String>>,
     joined: Arc<OnceLock<BTreeMap<Name, Member>>>,
+    /// Whether a tool is called `<surface>__<tool>`; without it names are kept, and no two may be the same.
+    prefixes: bool,
+    /// Tell this peer of changes, and end with it.
+    tellers: Arc<Mutex<JoinSet<()>>>,
 }
 
 #[derive(Debug)]
 struct Member {
     keeper: Arc<Keeper>,
     timeout: Duration,
+    terms: Terms,
 }
 
 impl Aggregator {
+    pub(super) fn new(env: BTreeMap<String, String>, prefixes: bool) -> Self {
+        Self { env: Arc::new(env), joined: Arc::default(), prefixes, tellers: Arc::default() }
+    }
+
+    /// The same surfaces for another peer.
+    pub(super) fn for_another(&self) -> Self {
+        Self { tellers: Arc::default(), ..self.clone() }
+    }
+
+    /// Serves the one peer at standard input and output until it is gone, then ends every surface.
+    pub(super) async fn serve(&self) -> Result<(), ServeError> {
+        let (stdin, stdout) = stdio_pipes();
+        let greeted = serve_server(self.clone(), AsyncRwTransport::new_server(stdin, stdout)).await;
+        let ended = match greeted {
+            Ok(service) => {
+                let _ = service.waiting().await;
+                Ok(())
+            }
+            Err(error) => Err(ServeError::Ungreeted(Box::new(error))),
+        };
+        self.stop().await;
+        ended
+    }
+
+    /// Ends every surface, by force after a grace.
+    pub(super) async fn stop(&self) {
+        join_all(self.members().values().map(|member| member.keeper.stop(GRACE))).await;
+    }
+
     fn members(&self) -> &BTreeMap<Name, Member> {
         static NONE: BTreeMap<Name, Member> = BTreeMap::new();
         self.joined.get().unwrap_or(&NONE)
     }
 
-    /// Starts every surface that the greeting names.
-    fn join(&self, greeting: &InitializeRequestParams) -> Result<(), ErrorData> {
+    /// Starts every surface that the greeting names, unless it is settled already what is joined: then a greeting starts nothing.
+    fn greet(&self, greeting: &InitializeRequestParams) -> Result<(), ErrorData> {
         let told = greeting.capabilities.experimental.as_ref().and_then(|told| told.get(KEY)).cloned();
-        let Some(told) = told else { return Ok(()) };
+        let (Some(told), None) = (told, self.joined.get()) else { return Ok(()) };
         let invalid = |error: &(dyn std::error::Error + 'static)| {
             ErrorData::invalid_params(format!("cannot read what to join: {}", chain(error)), None)
         };
         let mut config = LasConfig::from_capability(told).map_err(|error| invalid(&error))?;
         config.select(&self.env).map_err(|error| invalid(&error))?;
+        self.join(config, BTreeMap::new());
+        Ok(())
+    }
+
+    /// Starts every surface, once and for all. A surface without terms offers all its tools by its own names for them.
+    pub(super) fn join(&self, config: LasConfig, mut terms: BTreeMap<Name, Terms>) {
         self.joined.get_or_init(|| {
             let LasConfig { surfaces, workspace, patience, pace } = config;
             let patience = patience.as_duration();
             let start = |(name, joined): (Name, Joined)| {
                 let timeout = joined.timeout.as_duration();
                 let aim = self.aim(&name, joined, &workspace, (patience, pace.clone()));
-                (name, Member { keeper: Arc::new(Keeper::start(aim)), timeout })
+                let terms = terms.remove(&name).unwrap_or_default();
+                (name, Member { keeper: Arc::new(Keeper::start(aim)), timeout, terms })
             };
             surfaces.into_iter().map(start).collect()
         });
-        Ok(())
+    }
+
+    /// Whose tool it is, and what its server calls it.
+    fn route<'a>(&'a self, tool: &'a str) -> Result<Option<(&'a Member, &'a str)>, Clash> {
+        if self.prefixes {
+            let named = tool.split_once(PARTING).and_then(|(surface, ours)| Some((Name::try_from(surface).ok()?, ours)));
+            let member = named.and_then(|(surface, ours)| Some((self.members().get(&surface)?, ours)));
+            return Ok(member.and_then(|(member, ours)| Some((member, member.terms.theirs(ours)?))));
+        }
+        let lists = |member: &Member| member.keeper.view().tools.iter().any(|listed| member.terms.ours(&listed.name) == Some(tool));
+        let mut theirs = self.members().iter().filter(|(_, member)| lists(member));
+        match (theirs.next(), theirs.next()) {
+            (Some((first, _)), Some((second, _))) => Err(Clash::new(tool, first, second)),
+            (found, _) => Ok(found.and_then(|(_, member)| Some((member, member.terms.theirs(tool)?)))),
+        }
+    }
+
+    /// All tools, once each surface has listed its own or has failed once.
+    pub(super) async fn tools(&self) -> Result<Vec<Tool>, Clash> {
+        join_all(self.members().values().map(|member| member.keeper.settled())).await;
+        let mut taken: BTreeMap<Cow<'static, str>, &Name> = BTreeMap::new();
+        let mut tools = Vec::new();
+        for (surface, member) in self.members() {
+            for tool in self.listed(surface, member) {
+                let first = if self.prefixes { None } else { taken.insert(tool.name.clone(), surface) };
+                if let Some(first) = first {
+                    return Err(Clash::new(&tool.name, first, surface));
+                }
+                tools.push(tool);
+            }
+        }
+        Ok(tools)
+    }
+
+    /// A surface's tools as this Las lists them.
+    fn listed(&self, surface: &Name, member: &Member) -> Vec<Tool> {
+        let named = |tool: &Tool| {
+            let ours = member.terms.ours(&tool.name)?;
+            let name = if self.prefixes { format!("{surface}{PARTING}{ours}") } else { ours.to_owned() };
+            let mut tool = tool.clone();
+            tool.name = Cow::Owned(name);
+            Some(tool)
+        };
+        member.keeper.view().tools.iter().filter_map(named).collect()
     }
 
     fn aim(&self, name: &Name, joined: Joined, workspace: &std::path::Path, (patience, pace): (Duration, Backoff)) -> Aim {
@@ -157,9 +246,18 @@ impl ServerHandler for Aggregator {
         request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
-        self.join(&request)?;
+        self.greet(&request)?;
         context.peer.set_peer_info(request.clone());
         self.negotiate_initialize(&request)
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let mut tellers = self.tellers.lock().unwrap_or_else(PoisonError::into_inner);
+        // A peer that says it again is told once all the same: the earlier tellers end here.
+        *tellers = JoinSet::new();
+        for member in self.members().values() {
+            tellers.spawn(tell(Arc::clone(&member.keeper), context.peer.clone()));
+        }
     }
 
     async fn list_tools(
@@ -167,8 +265,7 @@ impl ServerHandler for Aggregator {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        join_all(self.members().values().map(|member| member.keeper.settled())).await;
-        let tools = self.members().iter().flat_map(|(name, member)| prefixed(name, &member.keeper.view().tools)).collect();
+        let tools = self.tools().await.map_err(|clash| ErrorData::internal_error(clash.to_string(), None))?;
         let healths = self.members().iter().map(|(name, member)| (name.clone(), SurfaceHealth::of(&member.keeper))).collect();
         let mut listed = ListToolsResult::with_all_items(tools);
         listed.meta = Some(health::to_meta(&healths));
@@ -180,10 +277,7 @@ impl ServerHandler for Aggregator {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let routed = request.name.split_once(PARTING).and_then(|(surface, tool)| {
-            let surface = Name::try_from(surface).ok()?;
-            Some((self.members().get(&surface)?, tool))
-        });
+        let routed = self.route(&request.name).map_err(|clash| ErrorData::invalid_params(clash.to_string(), None))?;
         let Some((member, tool)) = routed else {
             return Err(ErrorData::invalid_params(format!("unknown Las tool: {}", answer::bounded(&request.name)), None));
         };
@@ -202,13 +296,4 @@ impl ServerHandler for Aggregator {
             Err(error) => Err(answer::verdict(&error)),
         }
     }
-}
-
-fn prefixed(surface: &Name, tools: &[Tool]) -> Vec<Tool> {
-    let prefix = |tool: &Tool| {
-        let mut tool = tool.clone();
-        tool.name = Cow::Owned(format!("{surface}{PARTING}{}", tool.name));
-        tool
-    };
-    tools.iter().map(prefix).collect()
 }

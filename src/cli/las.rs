@@ -1,0 +1,67 @@
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{
+    args::Las,
+    context::{Context, print, say},
+    failure::{Class, Failure},
+};
+use crate::surface::las::{self, Door, StandError, Standing};
+
+/// Runs as Las: told by a daemon what to join, or standing alone in front of what manifests declare.
+pub(super) async fn las(context: &Context, arguments: Las) -> Result<(), Failure> {
+    if arguments.files.is_empty() {
+        return las::serve(context.env().clone()).await.map_err(|error| {
+            Failure::of(Class::Upstream, &error).hinting("`singularity las -f MANIFEST` joins what a manifest declares")
+        });
+    }
+    let (_, loaded) = context.read(&arguments.files, &context.overrides())?;
+    let mut env = context.env().clone();
+    for (variable, globs) in [("LAS_ONLY", &arguments.only), ("LAS_SKIP", &arguments.skip)] {
+        if !globs.is_empty() {
+            env.insert(variable.to_owned(), globs.join(","));
+        }
+    }
+    let workspace = context.cwd().to_owned();
+    let standing = Standing { surfaces: loaded.fleet.surfaces, workspace, env, prefixes: !arguments.no_prefix };
+    let stop = told_to_stop()?;
+    let ended = match arguments.http {
+        None => standing.serve(stop).await,
+        Some(address) => {
+            let bearer = arguments.bearer_file.map(|file| context.cwd().join(file));
+            standing.listen(Door { address, bearer }, announce, stop).await
+        }
+    };
+    ended.map_err(|error| failure(&error))
+}
+
+/// Tells where the server is, for people and for scripts that gave port 0.
+fn announce(url: &str) {
+    if let Err(failure) = print(&format!("{url}\n")) {
+        say(&failure.to_string());
+    }
+}
+
+/// Is ready at SIGINT or SIGTERM.
+fn told_to_stop() -> Result<impl Future<Output = ()> + Send + 'static, Failure> {
+    let unusable = |error| Failure::of(Class::Runtime, &error);
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(unusable)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(unusable)?;
+    Ok(async move {
+        tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+    })
+}
+
+fn failure(error: &StandError) -> Failure {
+    let of = |class| Failure::of(class, error);
+    match error {
+        StandError::Pattern(_) | StandError::Secret(_) => of(Class::Configuration),
+        StandError::NothingSelected { .. } => of(Class::Configuration).hinting("`--only` and `--skip` select by globs"),
+        StandError::Clash(_) => of(Class::Configuration)
+            .hinting("`rename` or `deny` one of them in its manifest, select with `--only`, or leave out `--no-prefix`"),
+        StandError::Unguarded { .. } => {
+            of(Class::Configuration).hinting("give `--bearer-file FILE`, or listen on a loopback address such as 127.0.0.1:8080")
+        }
+        StandError::NotListening { .. } => of(Class::State).hinting("choose another address, or port 0 for any that is free"),
+        StandError::Serve(_) => of(Class::Upstream),
+    }
+}
