@@ -1,5 +1,5 @@
 //! What `doctor` finds of a being that is well, and of one that lacks everything at once.
-#![expect(clippy::expect_used, clippy::indexing_slicing, reason = "a test may fail")]
+#![expect(clippy::expect_used, clippy::panic, reason = "a test may fail")]
 
 #[cfg(test)]
 mod support;

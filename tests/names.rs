@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod support;
 
-use std::{fs, time::Duration};
+use std::fs;
 
 use serde_json::{Value, json};
 use support::{
@@ -167,64 +167,4 @@ fn a_being_cannot_edit_what_its_tools_looked_like() {
     home.run(&["apply", "-f", file.to_str().expect("UTF-8")]).ok();
     wait_until(PATIENT, "the call's end", || !home.events("ada", "tool_finished").is_empty());
     assert_eq!(home.events("ada", "tool_finished")[0]["error_code"], "workspace_boundary");
-}
-
-/// An MCP server of either era whose tool `grow` brings another one, and says so: unasked as was once done, or to who listens.
-const GROWING: &str = r#"
-import json, sys
-modern, grown, listens = sys.argv[1] == "modern", False, None
-def say(**message): print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
-def tool(name): return {"name": name, "inputSchema": {"type": "object"}}
-able, own = {"tools": {"listChanged": True}}, {"name": "growing", "version": "1"}
-whole = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if modern else {}
-for line in sys.stdin:
-    asked = json.loads(line)
-    if "id" not in asked: continue
-    id, method = asked["id"], asked["method"]
-    if method == "server/discover" and modern:
-        told = {"io.modelcontextprotocol/serverInfo": own}
-        say(id=id, result={**whole, "supportedVersions": ["2026-07-28"], "capabilities": able, "_meta": told})
-    elif method == "initialize" and not modern:
-        say(id=id, result={"protocolVersion": "2025-11-25", "capabilities": able, "serverInfo": own})
-    elif method == "subscriptions/listen" and modern:
-        listens = {"io.modelcontextprotocol/subscriptionId": id}
-        wanted = {"_meta": listens, "notifications": {"toolsListChanged": True}}
-        say(method="notifications/subscriptions/acknowledged", params=wanted)
-    elif method == "tools/list":
-        say(id=id, result={**whole, "tools": [tool("grow")] + ([tool("fruit")] if grown else [])})
-    elif method == "tools/call":
-        if not grown and (listens or not modern):
-            grown = True
-            say(method="notifications/tools/list_changed", params={"_meta": listens} if modern else {})
-        say(id=id, result={**whole, "content": [{"type": "text", "text": "called " + asked["params"]["name"]}]})
-    else:
-        say(id=id, error={"code": -32601, "message": "no such method"})
-"#;
-
-#[test]
-fn a_tool_that_comes_up_in_the_midst_of_a_cycle_can_be_called_in_it() {
-    for era in ["legacy", "modern"] {
-        let server = Server::start(|seen: &Seen| {
-            let called = seen.said_by("tool");
-            match (called.last().is_some_and(|said| said.contains("called fruit")), seen.tools().contains(&"wild__fruit")) {
-                (true, _) => Reply::say("well"),
-                (false, true) => Reply::call("wild__fruit", json!({})),
-                (false, false) => Reply::call("wild__grow", json!({})).after(Duration::from_millis(20)),
-            }
-        });
-        let home = Home::new();
-        let script = home.write("growing.py", GROWING);
-        let text = format!(
-            "{}\n[surface.wild]\ncommand = [\"python3\", \"{}\", \"{era}\"]\n[being.ada]\nmodel = \"scripted\"\n\
-             cycle = {{ every = \"1h\", max_tool_rounds = 500 }}\n",
-            server.model(),
-            script.display()
-        );
-        home.run(&["apply", "-f", home.write("ada.toml", &text).to_str().expect("UTF-8")]).ok();
-        wait_until(PATIENT, "the new tool's call", || {
-            home.events("ada", "tool_finished").iter().any(|event| event["tool"] == "wild__fruit")
-        });
-        let calls = home.events("ada", "tool_finished");
-        assert!(calls.iter().all(|call| call["cycle"] == calls[0]["cycle"] && call["status"] == "success"), "{era}: {calls:?}");
-    }
 }
