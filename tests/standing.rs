@@ -125,6 +125,7 @@ async fn any_client_finds_the_surfaces_of_a_manifest_and_only_what_their_terms_o
     let ask = session(&client(), &url, &json!({})).await;
     let listed = ask("tools/list", json!({})).await;
     assert_eq!(names(&listed), ["echo__say", "echo__grow", "echo__drop_all", "safe__tell", "safe__grow"]);
+    assert_eq!(listed.pointer("/result/_meta"), None, "why a surface is down is for its operator");
     let told = ask("tools/call", json!({ "name": "safe__tell", "arguments": { "a": 1 } })).await;
     assert_eq!(told.pointer("/result/content/0/text"), Some(&json!("say: {\"a\": 1}")), "{told}");
     for denied in ["safe__drop_all", "safe__say", "tell", "nobody__say"] {

@@ -11,6 +11,7 @@
 //! surface hold, and so do its sandbox and limits; `pin`, `boundary` and `approve` are about a being and its model, and do not. Over
 //! HTTP it listens on loopback alone unless a bearer is asked for, and refuses `Host` and `Origin` of others. Names may be kept
 //! without a prefix; two that are the same are then an error, at the start and whenever a surface lists anew.
+//! The health of surfaces is told to nobody here; it is in the log.
 //!
 //! # Beside tools
 //! Prompts are named as tools are; resources and their templates keep their URIs, and the first surface that lists one, or a template

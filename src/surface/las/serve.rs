@@ -96,6 +96,8 @@ pub(super) struct Aggregator {
     joined: Arc<OnceLock<BTreeMap<Name, Member>>>,
     /// Whether a tool is called `<surface>__<tool>`; without it names are kept, and no two may be the same.
     prefixes: bool,
+    /// No daemon is in front of it, so nobody is told the health of surfaces: a reason may hold what only an operator should read.
+    alone: bool,
     /// Tell this peer of changes, and end with it.
     tellers: Arc<Mutex<JoinSet<()>>>,
 }
@@ -109,7 +111,12 @@ struct Member {
 
 impl Aggregator {
     pub(super) fn new(env: BTreeMap<String, String>, prefixes: bool) -> Self {
-        Self { env: Arc::new(env), joined: Arc::default(), prefixes, tellers: Arc::default() }
+        Self { env: Arc::new(env), joined: Arc::default(), prefixes, alone: false, tellers: Arc::default() }
+    }
+
+    /// For clients other than a daemon.
+    pub(super) fn alone(self) -> Self {
+        Self { alone: true, ..self }
     }
 
     /// The same surfaces for another peer.
@@ -290,9 +297,12 @@ impl ServerHandler for Aggregator {
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let tools = self.tools().await.map_err(|clash| ErrorData::internal_error(clash.to_string(), None))?;
-        let healths = self.members().iter().map(|(name, member)| (name.clone(), SurfaceHealth::of(&member.keeper))).collect();
         let mut listed = ListToolsResult::with_all_items(tools);
-        listed.meta = Some(health::to_meta(&healths));
+        if !self.alone {
+            let members = self.members().iter();
+            let healths = members.map(|(name, member)| (name.clone(), SurfaceHealth::of(&member.keeper))).collect();
+            listed.meta = Some(health::to_meta(&healths));
+        }
         Ok(listed)
     }
 
