@@ -17,7 +17,7 @@ use singularity::{
 };
 use support::{Home, Life, SOON, proc, wait_for, wait_until};
 
-/// A server that says back what it is told, and adds a tool when asked to.
+/// A server that says back what it is told, and adds a tool when asked to; its prompt and its resources tell its first argument.
 const ECHO: &str = r#"
 import json, sys
 tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ["say", "grow", "drop_all"]]
@@ -28,7 +28,8 @@ for line in sys.stdin:
     method, id, params = asked.get("method"), asked.get("id"), asked.get("params", {})
     if method == "initialize":
         info = {"name": "echo", "version": "1"}
-        send(id=id, result={"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": True}}, "serverInfo": info})
+        able = {"tools": {"listChanged": True}, "prompts": {}, "resources": {}}
+        send(id=id, result={"protocolVersion": "2025-11-25", "capabilities": able, "serverInfo": info})
     elif method == "tools/list":
         send(id=id, result={"tools": tools})
     elif method == "tools/call" and params["name"] == "grow":
@@ -37,6 +38,17 @@ for line in sys.stdin:
         send(id=id, result={"content": []})
     elif method == "tools/call":
         send(id=id, result={"content": [{"type": "text", "text": params["name"] + ": " + json.dumps(params.get("arguments"))}]})
+    elif method == "prompts/list":
+        send(id=id, result={"prompts": [{"name": "ask"}]})
+    elif method == "prompts/get":
+        said = {"type": "text", "text": sys.argv[1] + " " + params["name"]}
+        send(id=id, result={"messages": [{"role": "user", "content": said}]})
+    elif method == "resources/list":
+        send(id=id, result={"resources": [{"uri": f"mem://{sys.argv[1]}/x", "name": "x"}]})
+    elif method == "resources/templates/list":
+        send(id=id, result={"resourceTemplates": [{"uriTemplate": f"row://{sys.argv[1]}/{{id}}", "name": "row"}]})
+    elif method == "resources/read":
+        send(id=id, result={"contents": [{"uri": params["uri"], "text": sys.argv[1]}]})
     elif id is not None:
         send(id=id, error={"code": -32601, "message": "method not found"})
 "#;
@@ -47,8 +59,8 @@ fn home() -> Home {
     home.write("echo.py", ECHO);
     home.write(
         "las.toml",
-        "[surface.echo]\ncommand = [\"python3\", \"{workspace}/echo.py\"]\n\n\
-         [surface.safe]\ncommand = [\"python3\", \"{workspace}/echo.py\"]\ndeny = [\"drop_*\"]\nrename = { \"say\" = \"tell\" }\n",
+        "[surface.echo]\ncommand = [\"python3\", \"{workspace}/echo.py\", \"echo\"]\n\n\
+         [surface.safe]\ncommand = [\"python3\", \"{workspace}/echo.py\", \"safe\"]\ndeny = [\"drop_*\"]\nrename = { \"say\" = \"tell\" }\n",
     );
     home
 }
@@ -113,11 +125,37 @@ async fn any_client_finds_the_surfaces_of_a_manifest_and_only_what_their_terms_o
     let ask = session(&client(), &url, &json!({})).await;
     let listed = ask("tools/list", json!({})).await;
     assert_eq!(names(&listed), ["echo__say", "echo__grow", "echo__drop_all", "safe__tell", "safe__grow"]);
+    assert_eq!(listed.pointer("/result/_meta"), None, "why a surface is down is for its operator");
     let told = ask("tools/call", json!({ "name": "safe__tell", "arguments": { "a": 1 } })).await;
     assert_eq!(told.pointer("/result/content/0/text"), Some(&json!("say: {\"a\": 1}")), "{told}");
     for denied in ["safe__drop_all", "safe__say", "tell", "nobody__say"] {
         let told = ask("tools/call", json!({ "name": denied })).await;
         assert!(told.get("error").is_some(), "{denied}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn a_prompt_or_a_resource_is_asked_of_the_surface_that_has_it() {
+    let home = home();
+    let (_life, url) = listening(&home, &[]);
+    let ask = session(&client(), &url, &json!({})).await;
+    let listed = ask("prompts/list", json!({})).await;
+    assert_eq!(listed.pointer("/result/prompts"), Some(&json!([{ "name": "echo__ask" }, { "name": "safe__ask" }])));
+    let filled = ask("prompts/get", json!({ "name": "safe__ask" })).await;
+    assert_eq!(filled.pointer("/result/messages/0/content/text"), Some(&json!("safe ask")), "{filled}");
+    let listed = ask("resources/list", json!({})).await;
+    assert_eq!(listed.pointer("/result/resources/1/uri"), Some(&json!("mem://safe/x")), "{listed}");
+    for (uri, surface) in [("mem://safe/x", "safe"), ("mem://echo/x", "echo"), ("row://safe/7", "safe")] {
+        let read = ask("resources/read", json!({ "uri": uri })).await;
+        assert_eq!(read.pointer("/result/contents/0/text"), Some(&json!(surface)), "{uri}: {read}");
+    }
+    for (method, stray) in [
+        ("prompts/get", json!({ "name": "ask" })),
+        ("resources/read", json!({ "uri": "mem://echo/y" })),
+        ("resources/read", json!({ "uri": "file:///etc/passwd" })),
+    ] {
+        let told = ask(method, stray).await;
+        assert!(told.get("error").is_some(), "{told}");
     }
 }
 

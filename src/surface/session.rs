@@ -26,9 +26,9 @@ use crate::{
 
 /// No message of a surface is longer.
 pub(super) const MAX_MESSAGE: usize = 8 * 1024 * 1024;
-/// No list of tools has more pages, or more tools.
-const MAX_PAGES: usize = 64;
-const MAX_TOOLS: usize = 4_096;
+/// No list of tools, or of anything, has more pages, or more items.
+pub(super) const MAX_PAGES: usize = 64;
+pub(super) const MAX_ITEMS: usize = 4_096;
 /// How long a command whose pipe has closed may take to end, so that its status can be told.
 const LAST_BREATH: Duration = Duration::from_millis(500);
 /// How long a connection may take to be established.
@@ -358,9 +358,9 @@ async fn list(peer: &Peer<RoleClient>, as_of: u64) -> Result<Listed, ServiceErro
             listed.meta = answer.meta;
         }
         listed.tools.extend(answer.tools);
-        listed.tools.truncate(MAX_TOOLS);
+        listed.tools.truncate(MAX_ITEMS);
         cursor = answer.next_cursor;
-        if cursor.is_none() || listed.tools.len() == MAX_TOOLS {
+        if cursor.is_none() || listed.tools.len() == MAX_ITEMS {
             break;
         }
     }

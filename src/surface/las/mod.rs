@@ -11,6 +11,12 @@
 //! surface hold, and so do its sandbox and limits; `pin`, `boundary` and `approve` are about a being and its model, and do not. Over
 //! HTTP it listens on loopback alone unless a bearer is asked for, and refuses `Host` and `Origin` of others. Names may be kept
 //! without a prefix; two that are the same are then an error, at the start and whenever a surface lists anew.
+//! The health of surfaces is told to nobody here; it is in the log.
+//!
+//! # Beside tools
+//! Prompts are named as tools are; resources and their templates keep their URIs, and the first surface that lists one, or a template
+//! that it begins like, is asked for it: no other is told. Completion goes the same ways, and a level of logging to all who log.
+//! `allow`, `deny` and `rename` are about tools alone. A list that a surface does not give is left out, and the log says so.
 //!
 //! # What passes between the two
 //! - What to join travels in the `initialize` request, as the experimental capability `singularity.las/1`: nothing is on a command
@@ -31,6 +37,7 @@ mod config;
 mod handle;
 mod health;
 mod http;
+mod pass;
 mod serve;
 mod standing;
 

@@ -1,3 +1,5 @@
+#![expect(deprecated, reason = "clients of today still set a level of logging")]
+
 use std::{
     borrow::Cow,
     collections::BTreeMap,
@@ -10,8 +12,10 @@ use futures::future::join_all;
 use rmcp::{
     ErrorData, Peer, RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, Implementation, InitializeRequestParams, InitializeResult, ListToolsResult,
-        PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+        CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, GetPromptRequestParams, GetPromptResponse,
+        Implementation, InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult,
+        ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+        ServerCapabilities, ServerConfig, SetLevelRequestParams, Tool,
     },
     serve_server,
     service::{NotificationContext, RequestContext, ServerInitializeError},
@@ -22,6 +26,7 @@ use tokio::task::JoinSet;
 use super::{
     config::{Joined, KEY, LasConfig, Way},
     health::{self, SurfaceHealth},
+    pass::Asked,
 };
 use crate::{
     process::{Backoff, Spawn, Talk},
@@ -49,18 +54,19 @@ pub enum ServeError {
     Ungreeted(#[source] Box<ServerInitializeError>),
 }
 
-/// Two tools of one name, where names have no prefix.
+/// Two tools or prompts of one name, where names have no prefix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("two tools are called `{tool}`: one of surface `{first}` and one of surface `{second}`")]
+#[error("two {what} are called `{name}`: one of surface `{first}` and one of surface `{second}`")]
 pub struct Clash {
-    tool: String,
+    what: &'static str,
+    name: String,
     first: Name,
     second: Name,
 }
 
 impl Clash {
-    fn new(tool: &str, first: &Name, second: &Name) -> Self {
-        Self { tool: answer::bounded(tool), first: first.clone(), second: second.clone() }
+    pub(super) fn new(what: &'static str, name: &str, first: &Name, second: &Name) -> Self {
+        Self { what, name: answer::bounded(name), first: first.clone(), second: second.clone() }
     }
 }
 
@@ -90,6 +96,8 @@ pub(super) struct Aggregator {
     joined: Arc<OnceLock<BTreeMap<Name, Member>>>,
     /// Whether a tool is called `<surface>__<tool>`; without it names are kept, and no two may be the same.
     prefixes: bool,
+    /// No daemon is in front of it, so nobody is told the health of surfaces: a reason may hold what only an operator should read.
+    alone: bool,
     /// Tell this peer of changes, and end with it.
     tellers: Arc<Mutex<JoinSet<()>>>,
 }
@@ -103,7 +111,12 @@ struct Member {
 
 impl Aggregator {
     pub(super) fn new(env: BTreeMap<String, String>, prefixes: bool) -> Self {
-        Self { env: Arc::new(env), joined: Arc::default(), prefixes, tellers: Arc::default() }
+        Self { env: Arc::new(env), joined: Arc::default(), prefixes, alone: false, tellers: Arc::default() }
+    }
+
+    /// For clients other than a daemon.
+    pub(super) fn alone(self) -> Self {
+        Self { alone: true, ..self }
     }
 
     /// The same surfaces for another peer.
@@ -114,7 +127,7 @@ impl Aggregator {
     /// Serves the one peer at standard input and output until it is gone, then ends every surface.
     pub(super) async fn serve(&self) -> Result<(), ServeError> {
         let (stdin, stdout) = stdio_pipes();
-        let greeted = serve_server(self.clone(), AsyncRwTransport::new_server(stdin, stdout)).await;
+        let greeted = Box::pin(serve_server(self.clone(), AsyncRwTransport::new_server(stdin, stdout))).await;
         let ended = match greeted {
             Ok(service) => {
                 let _ = service.waiting().await;
@@ -174,7 +187,7 @@ impl Aggregator {
         let lists = |member: &Member| member.keeper.view().tools.iter().any(|listed| member.terms.ours(&listed.name) == Some(tool));
         let mut theirs = self.members().iter().filter(|(_, member)| lists(member));
         match (theirs.next(), theirs.next()) {
-            (Some((first, _)), Some((second, _))) => Err(Clash::new(tool, first, second)),
+            (Some((first, _)), Some((second, _))) => Err(Clash::new("tools", tool, first, second)),
             (found, _) => Ok(found.and_then(|(_, member)| Some((member, member.terms.theirs(tool)?)))),
         }
     }
@@ -188,7 +201,7 @@ impl Aggregator {
             for tool in self.listed(surface, member) {
                 let first = if self.prefixes { None } else { taken.insert(tool.name.clone(), surface) };
                 if let Some(first) = first {
-                    return Err(Clash::new(&tool.name, first, surface));
+                    return Err(Clash::new("tools", &tool.name, first, surface));
                 }
                 tools.push(tool);
             }
@@ -200,12 +213,23 @@ impl Aggregator {
     fn listed(&self, surface: &Name, member: &Member) -> Vec<Tool> {
         let named = |tool: &Tool| {
             let ours = member.terms.ours(&tool.name)?;
-            let name = if self.prefixes { format!("{surface}{PARTING}{ours}") } else { ours.to_owned() };
             let mut tool = tool.clone();
-            tool.name = Cow::Owned(name);
+            tool.name = Cow::Owned(self.named(surface, ours));
             Some(tool)
         };
         member.keeper.view().tools.iter().filter_map(named).collect()
+    }
+
+    /// What this Las calls what a surface calls `own`.
+    pub(super) fn named(&self, surface: &Name, own: &str) -> String {
+        if self.prefixes { format!("{surface}{PARTING}{own}") } else { own.to_owned() }
+    }
+
+    /// The surfaces that are up and have what is meant, once each has settled.
+    pub(super) async fn asked(&self, has: impl Fn(&ServerCapabilities) -> bool) -> Vec<Asked<'_>> {
+        join_all(self.members().values().map(|member| member.keeper.settled())).await;
+        let members = self.members().iter();
+        members.filter_map(|(name, member)| Asked::new(name, &member.keeper, member.timeout, &has)).collect()
     }
 
     fn aim(&self, name: &Name, joined: Joined, workspace: &std::path::Path, (patience, pace): (Duration, Backoff)) -> Aim {
@@ -237,7 +261,14 @@ pub(super) fn clean(env: &BTreeMap<String, String>) -> BTreeMap<String, String> 
 
 impl ServerHandler for Aggregator {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
+        let capabilities = ServerCapabilities::builder()
+            .enable_logging()
+            .enable_completions()
+            .enable_prompts()
+            .enable_resources()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .build();
         ServerConfig::new(capabilities).with_server_info(Implementation::new("las", env!("CARGO_PKG_VERSION")))
     }
 
@@ -266,10 +297,66 @@ impl ServerHandler for Aggregator {
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let tools = self.tools().await.map_err(|clash| ErrorData::internal_error(clash.to_string(), None))?;
-        let healths = self.members().iter().map(|(name, member)| (name.clone(), SurfaceHealth::of(&member.keeper))).collect();
         let mut listed = ListToolsResult::with_all_items(tools);
-        listed.meta = Some(health::to_meta(&healths));
+        if !self.alone {
+            let members = self.members().iter();
+            let healths = members.map(|(name, member)| (name.clone(), SurfaceHealth::of(&member.keeper))).collect();
+            listed.meta = Some(health::to_meta(&healths));
+        }
         Ok(listed)
+    }
+
+    async fn list_prompts(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let prompts = self.prompts().await.map_err(|clash| ErrorData::internal_error(clash.to_string(), None))?;
+        Ok(ListPromptsResult::with_all_items(prompts))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        self.fill_prompt(request).await
+    }
+
+    async fn list_resources(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Ok(ListResourcesResult::with_all_items(self.resources().await))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(ListResourceTemplatesResult::with_all_items(self.templates().await))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        self.read(request).await
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        self.completed(request).await
+    }
+
+    async fn set_level(&self, request: SetLevelRequestParams, _context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        self.level(&request).await
     }
 
     async fn call_tool(

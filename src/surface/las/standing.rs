@@ -124,14 +124,20 @@ impl Standing {
         let Self { surfaces, workspace, env, prefixes } = self;
         let config = select(&surfaces, &workspace, &env)?;
         let terms = surfaces.iter().map(|(name, spec)| (name.clone(), Terms::new(&spec.terms))).collect();
-        let las = Aggregator::new(env, prefixes);
+        let las = Aggregator::new(env, prefixes).alone();
         las.join(config, terms);
-        if !prefixes && let Err(clash) = las.tools().await {
+        if !prefixes && let Err(clash) = unambiguous(&las).await {
             las.stop().await;
             return Err(clash.into());
         }
         Ok(las)
     }
+}
+
+async fn unambiguous(las: &Aggregator) -> Result<(), Clash> {
+    las.tools().await?;
+    las.prompts().await?;
+    Ok(())
 }
 
 fn select(
