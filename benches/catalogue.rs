@@ -105,7 +105,7 @@ impl Remote for Listing {
 fn parts(remote: &Arc<Listing>, workspace: PathBuf) -> Parts {
     let shared: Arc<dyn Remote> = Arc::<Listing>::clone(remote);
     Parts {
-        capabilities: CapabilitySpec { memory: true, files: true, children: false },
+        capabilities: CapabilitySpec { memory: true, files: true, children: None },
         remote: Some(shared),
         surfaces: BTreeMap::new(),
         required: Vec::new(),

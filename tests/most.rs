@@ -63,7 +63,7 @@ impl Setting {
 
 fn toolbox(folder: &TempDir, most: Option<MostSpec>, secrets: Secrets) -> Toolbox {
     let parts = Parts {
-        capabilities: CapabilitySpec { memory: true, files: true, children: false },
+        capabilities: CapabilitySpec { memory: true, files: true, children: None },
         remote: None,
         surfaces: BTreeMap::new(),
         required: Vec::new(),

@@ -4,6 +4,7 @@ use super::{
     budget::{Budget, Cost},
     chat::ChatMessage,
     event::{Birth, Event, Record},
+    family::Child,
     folded::Folded,
     question::Questions,
     state::{ActionRecord, AgentState, BeingStatus, CreatedResources, MAX_RECENT_ACTIONS, SCHEMA_VERSION},
@@ -72,6 +73,11 @@ impl AgentState {
             Event::ToolFinished { .. } => self.finish_call(event, cycle, at),
             Event::RevenueCredited { amount, transaction, .. } => self.budget.credit(*amount, transaction.clone()),
             Event::FundsGranted { id, usd } => self.budget.grant(id.clone(), *usd),
+            Event::ChildSpawned { child } => {
+                self.budget.give(child.usd);
+                self.mind.children.push(Child::clone(child));
+            }
+            Event::ChildChanged { id, status } => self.mind.hear_of_child(*id, *status),
             Event::MindChanged { change } => self.mind.apply(change.clone()),
             Event::Labelled { labels } => self.labels.clone_from(labels),
             Event::Told { message } => self.conversation.push(ChatMessage::user(message.clone())),
@@ -97,6 +103,7 @@ impl AgentState {
     fn finish_call(&mut self, event: &Event, cycle: u64, at: Timestamp) {
         let Event::ToolFinished { call_id, tool, status, result, change, chat_id, message_id, .. } = event else { return };
         self.questions.settle(call_id);
+        self.mind.answer_spawn(call_id);
         self.conversation.push(ChatMessage::tool(call_id, tool, result));
         self.recent_actions.push_back(ActionRecord { cycle, tool: tool.clone(), status: *status, at });
         let surplus = self.recent_actions.len().saturating_sub(MAX_RECENT_ACTIONS);

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{chat::Usage, days::Days};
 use crate::vocab::{Date, Span, Usd};
 
-/// The money of a being, exact to the last digit (SPEC §5). `remaining = starting + granted + earned − api_spent − instance_spent`.
+/// The money of a being, exact to the last digit (SPEC §5). `remaining = starting + granted + earned − api_spent − instance_spent − given`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
@@ -15,6 +15,9 @@ pub struct Budget {
     pub instance_spent: Usd,
     pub total_tokens: u64,
     pub earned: Usd,
+    /// What children were born with.
+    #[serde(default, skip_serializing_if = "Usd::is_zero")]
+    pub given: Usd,
     /// Grants by id; an id is applied once, ever.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub granted: BTreeMap<String, Usd>,
@@ -74,6 +77,7 @@ impl Budget {
             instance_spent: Usd::ZERO,
             total_tokens: 0,
             earned: Usd::ZERO,
+            given: Usd::ZERO,
             granted: BTreeMap::new(),
             credited: BTreeSet::new(),
             days: Days::new(),
@@ -124,10 +128,21 @@ impl Budget {
         self.remaining += amount;
     }
 
+    /// Takes out what a child is born with. It is no spending: the child spends it.
+    pub fn give(&mut self, amount: Usd) {
+        self.given += amount;
+        self.remaining -= amount;
+    }
+
+    /// What the balance has to be, as its parts say.
+    pub fn expected(&self) -> Usd {
+        let granted: Usd = self.granted.values().copied().sum();
+        self.starting + granted + self.earned - self.api_spent - self.instance_spent - self.given
+    }
+
     /// Tells whether the balance is what its parts say.
     pub fn is_balanced(&self) -> bool {
-        let granted: Usd = self.granted.values().copied().sum();
-        self.remaining == self.starting + granted + self.earned - self.api_spent - self.instance_spent
+        self.remaining == self.expected()
     }
 }
 

@@ -6,6 +6,7 @@ use uuid::Uuid;
 use super::{
     budget::Cost,
     chat::{Finish, ToolCall, Usage},
+    family::{Child, ChildStatus},
     identity::Identity,
     mind::{Mind, MindChange},
     outcome::Status,
@@ -88,6 +89,15 @@ pub enum Event {
     FundsGranted {
         id: String,
         usd: Usd,
+    },
+    /// A child was made: its money is out of the balance, and all that it is born with stands here.
+    ChildSpawned {
+        child: Box<Child>,
+    },
+    /// Something became of a child.
+    ChildChanged {
+        id: Uuid,
+        status: ChildStatus,
     },
     /// An operator's edit changed the mind.
     MindChanged {

@@ -1,9 +1,12 @@
 use std::collections::BTreeMap;
 
+use uuid::Uuid;
+
 use super::{
     budget::Price,
     chat::{ChatRequest, Completion, ToolCall, Usage},
     event::Event,
+    family::ChildStatus,
     gate::Closed,
     mind::MindChange,
     outcome::Outcome,
@@ -35,6 +38,8 @@ pub enum Input {
     Labelled(BTreeMap<String, String>),
     /// Something that an operator should read in the journal.
     Noticed { message: String },
+    /// Something became of a child.
+    ChildChanged { id: Uuid, status: ChildStatus },
     /// An operator's edit changes the mind.
     Edited(MindChange),
     /// The process wants to leave: no new effect begins.

@@ -1,6 +1,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::family::{Child, ChildStatus};
 use crate::vocab::Timestamp;
 
 /// The part of a being that the being may change (SPEC §6).
@@ -23,18 +24,6 @@ pub struct Memory {
     pub kind: String,
     pub text: String,
     pub created_at: Timestamp,
-}
-
-/// A being that this being spawned.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Child {
-    pub id: Uuid,
-    pub name: String,
-    pub ticker: String,
-    pub state_dir: String,
-    pub created_at: Timestamp,
-    pub status: String,
 }
 
 /// One change of a mind, as the journal carries it.
@@ -72,6 +61,16 @@ impl Mind {
             MindChange::AddLearning { learning } => self.learnings.push(learning),
             MindChange::SwitchModel { model } => self.current_model = model,
         }
+    }
+
+    /// Takes over what became of a child.
+    pub(super) fn hear_of_child(&mut self, id: Uuid, status: ChildStatus) {
+        self.children.iter_mut().filter(|child| child.id == id).for_each(|child| child.status = status);
+    }
+
+    /// Forgets which call made a child, once its end is recorded.
+    pub(super) fn answer_spawn(&mut self, call_id: &str) {
+        self.children.iter_mut().for_each(|child| drop(child.call_id.take_if(|made_by| made_by == call_id)));
     }
 
     /// The system message of SPEC §6: the prompt, then each section that is not empty.

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::mind::MindChange;
+use super::{family::Spawn, mind::MindChange};
 use crate::vocab::Usd;
 
 /// How a tool call ended (SPEC §7).
@@ -40,6 +40,8 @@ pub struct Outcome {
     pub change: Option<MindChange>,
     /// Money that a trusted tool reported as earned.
     pub revenue: Option<Revenue>,
+    /// The child that the call asks for.
+    pub spawn: Option<Box<Spawn>>,
     /// The boundary rule that replaced the result, and where in it.
     pub screened: Option<String>,
     /// What the operator should read in the journal beside the outcome.
@@ -77,6 +79,13 @@ impl Outcome {
         self
     }
 
+    /// The same outcome with a child that the call asks for.
+    #[must_use]
+    pub fn spawning(mut self, spawn: Spawn) -> Self {
+        self.spawn = Some(Box::new(spawn));
+        self
+    }
+
     /// The envelope that the model reads: all five keys, always.
     pub fn envelope(&self) -> String {
         json!({
@@ -98,6 +107,7 @@ impl Outcome {
             message_id: None,
             change: None,
             revenue: None,
+            spawn: None,
             screened: None,
             warning: None,
         }

@@ -2,7 +2,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use globset::GlobSet;
 
-use super::{budget::Price, chat::ToolDefinition, tokens::Counter};
+use super::{budget::Price, chat::ToolDefinition, family::ChildTerms, tokens::Counter};
 use crate::vocab::{Span, Usd};
 
 /// What an operator laid down for a being's cycles. An edit replaces it between two steps.
@@ -24,6 +24,8 @@ pub struct Rules {
     /// Calls that wait for a person.
     pub approval: Approval,
     pub limits: Limits,
+    /// What the operator allows of children, if any.
+    pub children: Option<ChildTerms>,
     /// What every declared model may take for an answer.
     pub offers: Arc<[Offer]>,
 }

@@ -4,18 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use serde_json::json;
+use uuid::Uuid;
 
 use super::{
-    ActionRecord, AgentState, Answer, Approval, Being, ChatRequest, Closed, Completion, Counter, Effect, Ending, Event, Finish,
-    Input, Limit, Limits, Offer, Outcome, Price, Ready, Record, Retry, Revenue, Rules, Status, ThinkError, ThinkErrorClass,
-    Thought, ToolCall, ToolDefinition, Usage, testing,
+    ActionRecord, AgentState, Answer, Approval, Being, ChatRequest, ChildStatus, Closed, Completion, Counter, Effect, Ending,
+    Event, Finish, Input, Limit, Limits, Offer, Outcome, Price, Ready, Record, Retry, Revenue, Rules, Spawn, Status, ThinkError,
+    ThinkErrorClass, Thought, ToolCall, ToolDefinition, Usage, testing,
 };
 use crate::vocab::{Span, Timestamp, Usd, day_of};
 
 /// What is on disk, and what happened outside.
-struct World {
+pub(super) struct World {
     luck: Luck,
-    journal: Vec<Record>,
+    pub(super) journal: Vec<Record>,
     /// How often each call was carried out.
     made: BTreeMap<String, u32>,
     /// Think effects that were carried out while the durable balance, or what is left of a limit, was not above zero.
@@ -27,9 +28,11 @@ struct World {
     /// Calls that took what is left under a limit below zero.
     overdrawn: u32,
     next_call: u32,
-    crashes: u32,
+    pub(super) crashes: u32,
     /// Transactions that a call reported as earned, by call.
     earned: BTreeMap<String, String>,
+    /// Whether calls ask for children.
+    pub(super) spawns: bool,
 }
 
 /// A seeded source of luck (SplitMix64): the same seed is the same life.
@@ -48,13 +51,13 @@ impl Luck {
     }
 }
 
-enum Died {
+pub(super) enum Died {
     Crashed,
     Ended,
 }
 
 impl World {
-    fn new(seed: u64, honest: bool) -> Self {
+    pub(super) fn new(seed: u64, honest: bool) -> Self {
         let birth = Event::Started { birth: Some(Box::new(testing::birth())) };
         let mut world = Self {
             luck: Luck(seed),
@@ -67,19 +70,20 @@ impl World {
             next_call: 0,
             crashes: 0,
             earned: BTreeMap::new(),
+            spawns: false,
         };
         world.write(0, vec![birth]);
         world
     }
 
-    fn write(&mut self, cycle: u64, events: Vec<Event>) {
+    pub(super) fn write(&mut self, cycle: u64, events: Vec<Event>) {
         for event in events {
             let seq = u64::try_from(self.journal.len()).unwrap() + 1;
             self.journal.push(Record { seq, at: self.now, cycle, event });
         }
     }
 
-    fn replay(&self) -> AgentState {
+    pub(super) fn replay(&self) -> AgentState {
         let (first, rest) = self.journal.split_first().unwrap();
         let mut state = AgentState::born(first).unwrap();
         rest.iter().for_each(|record| state.apply(record));
@@ -120,7 +124,7 @@ impl World {
         self.journal.iter().filter(|record| matches!(record.event, Event::Folded { .. })).count()
     }
 
-    fn open_calls(&self) -> BTreeSet<String> {
+    pub(super) fn open_calls(&self) -> BTreeSet<String> {
         let mut open = BTreeSet::new();
         for record in &self.journal {
             match &record.event {
@@ -150,7 +154,7 @@ impl World {
     }
 
     /// One process, from start to crash or end.
-    fn live(&mut self, rules: &Rules, steps: u32) -> Result<(), Died> {
+    pub(super) fn live(&mut self, rules: &Rules, steps: u32) -> Result<(), Died> {
         self.write(self.replay().cycle, vec![Event::Started { birth: None }]);
         let open = self.open_calls();
         let mut being = Being::new(self.replay());
@@ -172,6 +176,14 @@ impl World {
                 let id = self.luck.below(3).to_string();
                 let granted = being.step(rules, Input::Granted { id, usd: testing::usd("1") }, self.now);
                 self.persist(&being, granted.facts)?;
+            }
+            if self.spawns && self.luck.percent(10) {
+                let children = being.state().mind.children.iter().map(|child| child.id).collect::<Vec<_>>();
+                let status = if self.luck.percent(50) { ChildStatus::Exhausted } else { ChildStatus::Deleted };
+                if let Some(id) = children.get(self.luck.below(children.len() + 1)) {
+                    let changed = being.step(rules, Input::ChildChanged { id: *id, status }, self.now);
+                    self.persist(&being, changed.facts)?;
+                }
             }
             if self.luck.percent(2) {
                 let ready = being.step(rules, Input::Stop, self.now);
@@ -228,7 +240,18 @@ impl World {
         }
     }
 
+    /// Tells whether a process dies here.
+    pub(super) fn dies(&mut self) -> bool {
+        self.luck.percent(10)
+    }
+
     fn outcome(&mut self) -> Outcome {
+        if self.spawns && self.luck.percent(40) {
+            let id = Uuid::from_u128(self.luck.below(usize::MAX).try_into().unwrap());
+            let usd = self.luck.percent(60).then(|| testing::usd(["0.3", "0.7", "0.70000001", "0"][self.luck.below(4)]));
+            let (name, ticker, specialty) = (self.luck.below(40).to_string(), "T".into(), "maps".into());
+            return Outcome::success(json!({})).spawning(Spawn { id, name, ticker, specialty, usd, pid: 1 });
+        }
         let mut outcome = match self.luck.below(3) {
             0 => Outcome::failed("remote_tool", "no"),
             1 => Outcome::indeterminate("timeout", "late"),
@@ -273,7 +296,7 @@ fn price() -> Price {
     Price { input: testing::usd("1000"), output: testing::usd("2000") }
 }
 
-fn rules(context_tokens: u32, limits: Limits) -> Rules {
+pub(super) fn rules(context_tokens: u32, limits: Limits) -> Rules {
     Rules {
         max_tool_rounds: 3,
         instance_usd_per_hour: testing::usd(if limits.reserve { "0" } else { "1" }),
@@ -285,11 +308,12 @@ fn rules(context_tokens: u32, limits: Limits) -> Rules {
         retry: Retry { max_attempts: Some(5), ..Retry::default() },
         approval: Approval::default(),
         limits,
+        children: None,
         offers: [Offer { model: "smol".into(), price: price(), max_tokens: 100, is_of_chain: true }].into(),
     }
 }
 
-fn check(world: &World) {
+pub(super) fn check(world: &World) {
     let state = world.replay();
     assert_eq!(state.folded.messages + u64::try_from(state.conversation.len()).unwrap(), world.said(), "no message is lost");
     assert!(state.budget.is_balanced(), "money is what its parts say: {:?}", state.budget);

@@ -116,7 +116,8 @@ impl Being {
             self.turn = Turn::Asking { cycle, queue: calls.split_off(at).into() };
         }
         for call in calls {
-            let outcome = if begun.contains(&call.id) { lost() } else { not_begun() };
+            let cut_off = || if begun.contains(&call.id) { lost() } else { not_begun() };
+            let outcome = self.spawned_by(&call).unwrap_or_else(cut_off);
             self.finish(&call, outcome, &mut ready, now);
         }
         ready
@@ -133,6 +134,10 @@ impl Being {
                 if !self.state.budget.granted.contains_key(&id) {
                     self.note(&mut ready, Event::FundsGranted { id, usd }, now);
                 }
+                turn
+            }
+            (turn, Input::ChildChanged { id, status }) => {
+                self.hear_of_child(id, status, &mut ready, now);
                 turn
             }
             (turn, Input::Edited(change)) => {
@@ -313,6 +318,7 @@ impl Being {
     ) -> Turn {
         if let Some(call) = queue.pop_front() {
             cycle.actions.push(call.function.name.clone());
+            let outcome = self.spawn(rules, &call, outcome, ready, now);
             self.finish(&call, outcome, ready, now);
         }
         self.call_next(rules, cycle, queue, ready, now)

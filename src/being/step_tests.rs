@@ -13,6 +13,7 @@ fn rules() -> Rules {
         retry: Retry::default(),
         approval: Approval::default(),
         limits: crate::being::Limits::default(),
+        children: None,
         offers: Vec::new().into(),
     }
 }

@@ -1,6 +1,7 @@
 use super::{
     chat::{ChatMessage, Role},
     event::{Birth, Event, Record},
+    family::{Child, ChildStatus},
     identity::Identity,
     mind::Mind,
     state::AgentState,
@@ -35,6 +36,23 @@ pub(crate) fn identity() -> Identity {
 /// What a being of tests is born with: ten dollars.
 pub(crate) fn birth() -> Birth {
     Birth { identity: identity(), mind: Mind::new("Be.".into(), "smol".into()), starting: usd("10") }
+}
+
+/// A child with a dollar, for tests.
+pub(crate) fn child(n: u128) -> Child {
+    let id = uuid::Uuid::from_u128(n);
+    Child {
+        id,
+        name: format!("Child {n}"),
+        called: format!("child-{n}"),
+        ticker: "CHD".into(),
+        specialty: "maps".into(),
+        usd: usd("1"),
+        state_dir: format!("children/{id}"),
+        created_at: Timestamp::UNIX_EPOCH,
+        status: ChildStatus::Running,
+        call_id: Some("c".into()),
+    }
 }
 
 /// A newborn, for tests.

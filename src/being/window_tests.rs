@@ -19,6 +19,7 @@ fn rules(context_tokens: u32) -> Rules {
         retry: Retry::default(),
         approval: Approval::default(),
         limits: crate::being::Limits::default(),
+        children: None,
         offers: Vec::new().into(),
     }
 }

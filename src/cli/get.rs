@@ -10,7 +10,7 @@ use crate::{
     api::{BeingFacts, Condition, ConditionKind, List, ObjectStatus, QuestionFacts},
     being::AgentState,
     manifest::resolved_document,
-    store::{Home, peek},
+    store::{Lying, lives},
     vocab::{Address, Kind, Name, chain},
 };
 
@@ -63,6 +63,7 @@ pub(super) async fn describe(context: &Context, address: &Address) -> Result<(),
         format!("{}\n  generation  {} declared, {} in force\n", object.address, object.generation, object.observed_generation);
     if let Some(being) = &object.being {
         text.push_str(&facts(being));
+        text.push_str(&family(&list, object));
     }
     let rows = object.conditions.iter().map(|condition| {
         vec![
@@ -77,6 +78,16 @@ pub(super) async fn describe(context: &Context, address: &Address) -> Result<(),
     print(&text)?;
     say_problems(&list);
     Ok(())
+}
+
+/// The parent and the children of a being.
+fn family(list: &List, object: &ObjectStatus) -> String {
+    let parent = object.being.iter().flat_map(|being| &being.parent).map(|parent| format!("  parent      {parent}\n"));
+    let is_child = |other: &&ObjectStatus| other.being.as_ref().is_some_and(|being| being.parent.as_ref() == Some(&object.address));
+    let children = list.items.iter().filter(is_child).filter_map(|child| Some((child, child.being.as_ref()?)));
+    let children =
+        children.map(|(child, being)| format!("  child       {}: {} USD, {}\n", child.address, being.balance_usd, being.activity));
+    parent.chain(children).collect()
 }
 
 fn facts(being: &BeingFacts) -> String {
@@ -124,16 +135,15 @@ pub(super) async fn list(context: &Context) -> Result<List, Failure> {
         return Ok(List::default());
     };
     say("no daemon runs; this is what the states on disk say");
-    let names = home.beings().map_err(|error| Failure::of(Class::State, &error))?;
-    Ok(List { items: names.iter().map(|name| at_rest(&home, name)).collect(), problems: Vec::new() })
+    let lives = lives(&home).map_err(|error| Failure::of(Class::State, &error))?;
+    Ok(List { items: lives.iter().map(at_rest).collect(), problems: Vec::new() })
 }
 
-fn at_rest(home: &Home, name: &Name) -> ObjectStatus {
+fn at_rest(Lying { name, dir, state }: &Lying) -> ObjectStatus {
     let address = Address::new(Kind::Being, name.clone()).to_string();
-    let dir = home.being_dir(name);
-    let (message, being) = match peek(&dir) {
-        Ok(state) => ("no daemon runs".to_owned(), state.map(|state| of_state(&state, name, &dir))),
-        Err(error) => (chain(&error), None),
+    let (message, being) = match state {
+        Ok(state) => ("no daemon runs".to_owned(), state.as_ref().map(|state| of_state(state, name, dir))),
+        Err(error) => (chain(error), None),
     };
     let ready = Condition::new(ConditionKind::Ready, false, "DaemonDown", message);
     ObjectStatus { address, generation: 0, observed_generation: 0, conditions: vec![ready], being }
@@ -142,6 +152,7 @@ fn at_rest(home: &Home, name: &Name) -> ObjectStatus {
 fn of_state(state: &AgentState, name: &Name, dir: &std::path::Path) -> BeingFacts {
     let budget = &state.budget;
     BeingFacts {
+        parent: name.parent().map(|parent| Address::new(Kind::Being, parent).to_string()),
         agent_id: Some(state.identity.agent_id.clone()),
         activity: "at rest".to_owned(),
         status: state.status.to_string(),
@@ -185,7 +196,7 @@ fn rows(list: &List, is_wide: bool) -> String {
         let stalled = object.condition(ConditionKind::Stalled).filter(|_| object.is(ConditionKind::Stalled));
         let being = |pick: fn(&BeingFacts) -> String| object.being.as_ref().map(pick).unwrap_or_default();
         let mut row = vec![
-            object.address.clone(),
+            format!("{:indent$}{}", "", object.address, indent = 2 * object.address.matches('.').count()),
             ready.map(|ready| format!("{:?}", ready.status)).unwrap_or_default(),
             stalled.or(ready).map(|condition| condition.reason.clone()).unwrap_or_default(),
             being(|being| being.cycle.to_string()),

@@ -9,7 +9,7 @@ use super::{
     failure::{Class, Failure},
 };
 use crate::{
-    store::{Home, Lines, Start, read_journal},
+    store::{Home, Lines, Start, dir_of, read_journal},
     vocab::{Address, Kind, Name},
 };
 
@@ -73,7 +73,8 @@ pub(super) fn being(text: &str) -> Result<Name, Failure> {
 }
 
 fn open(home: &Home, name: &Name, from: Start) -> Result<Option<Lines>, Failure> {
-    read_journal(&home.being_dir(name), from).map_err(|error| Failure::of(Class::State, &error))
+    let Some(dir) = dir_of(home, name).map_err(|error| Failure::of(Class::State, &error))? else { return Ok(None) };
+    read_journal(&dir, from).map_err(|error| Failure::of(Class::State, &error))
 }
 
 fn show(lines: &mut Lines, name: Option<&Name>, is_raw: bool) -> Result<(), Failure> {
@@ -113,6 +114,11 @@ fn told(json: &str) -> String {
             format!("{} {}", said("is"), said("reason"))
         }
         "revenue_credited" => format!("{} USD from {}", text("amount"), text("source")),
+        "child_spawned" => {
+            let child = |key: &str| record.pointer(&format!("/child/{key}")).and_then(Value::as_str).unwrap_or_default();
+            format!("{} with {} USD", child("called"), child("usd"))
+        }
+        "child_changed" => format!("{} is {}", text("id"), text("status")),
         "funds_granted" => format!("{} USD as {}", text("usd"), text("id")),
         "warning" | "told" => text("message").to_owned(),
         "folded" => format!("{} messages", record.get("messages").cloned().unwrap_or_default()),

@@ -144,15 +144,20 @@ async fn live(context: &Context, arguments: &Single, until: Until) -> Result<End
         tracing::warn!("{mended}");
     }
     let ground = Arc::new(context.ground(home, &one.fleet));
-    let declared = Box::new(one.assignment.declared());
+    let is_parent = one.assignment.being.capabilities.children.is_some();
+    if is_parent {
+        say("a being spawns children only under a daemon, so it has no tool for that here; `singularity apply` starts one");
+    }
+    let assignment = one.assignment.clone().alone();
+    let declared = Box::new(assignment.declared());
     let boot = match arguments.resume {
         true => Boot::Resume { declared },
-        false => Boot::Fresh { birth: Box::new(one.assignment.birth(&ground)) },
+        false => Boot::Fresh { birth: Box::new(assignment.birth(&ground)) },
     };
     let bar = tokio::spawn(show_pulling(ground.weights.clone(), context.is_lively()));
     let (commands, mut orders) = mpsc::channel(4);
     let mut heard = Signals::new(commands)?;
-    let start = Start { assignment: one.assignment, before: None, dir, boot, until };
+    let start = Start { assignment, before: None, dir, boot, until };
     let ended = tokio::select! {
         ended = Box::pin(animated(ground, start, &mut orders)) => ended,
         never = heard.pass_on() => match never {},

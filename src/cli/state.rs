@@ -34,6 +34,13 @@ fn whose(context: &Context, whose: &Whose) -> Result<(PathBuf, String), Failure>
         return Ok((context.cwd().join(dir), format!("--state-dir {}", dir.display())));
     }
     let name = being(whose.being.as_deref().unwrap_or_default())?;
+    if name.parent().is_some()
+        && let Some(home) = context.existing_home()?
+    {
+        let found = store::dir_of(&home, &name).map_err(|error| stored(&error))?;
+        let unknown = || Failure::new(Class::State, format!("being/{name} is no child that its parent knows"));
+        return Ok((found.ok_or_else(unknown)?, name.to_string()));
+    }
     Ok((context.home_path().join("beings").join(name.as_str()), name.to_string()))
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::children::ChildrenDocument;
 use super::scalar::{Glob, HexDigest, HttpUrl, Identifier, Money, ObjectName, SizeText, SpanText, ToolName};
 
 /// A whole manifest: any number of models, surfaces, caps and beings, and the defaults that are merged under them.
@@ -402,8 +403,8 @@ pub(crate) struct CapabilityDocument {
     pub memory: Option<bool>,
     /// Whether the being may read and write files of its workspace.
     pub files: Option<bool>,
-    /// Whether the being may spawn children; this version has none, so only `false` is accepted.
-    pub children: Option<bool>,
+    /// `false`, or what children the being may spawn: how many, with how much money of its own, and how deep.
+    pub children: Option<ChildrenDocument>,
 }
 
 /// Who a being is. What is declared must equal what is stored, for good; what is not is pinned at birth.

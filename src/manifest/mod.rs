@@ -23,6 +23,7 @@
 //! [`Problems`]. When any file cannot be parsed, names that lead nowhere are not reported, for they may stand in it.
 
 mod check;
+mod children;
 mod confine;
 mod document;
 mod explain;
@@ -49,6 +50,6 @@ pub use read::{Loaded, Overrides, from_variables, read};
 pub use schema::{manifest_schema, schema_of, schemas};
 pub use settings::{SETTINGS, Setting, SettingForm, Variables};
 pub use spec::{
-    BeingSpec, Boundary, BudgetSpec, CapSpec, CapabilitySpec, CycleSpec, ExternalLas, Fleet, LasSpec, LimitsSpec, ModelSpec,
-    MostSpec, PromptPolicy, ProviderSpec, SandboxSpec, Scope, SecretSource, SurfaceSpec, ToolTerms, TransportSpec,
+    BeingSpec, Boundary, BudgetSpec, CapSpec, CapabilitySpec, ChildrenSpec, CycleSpec, ExternalLas, Fleet, LasSpec, LimitsSpec,
+    ModelSpec, MostSpec, PromptPolicy, ProviderSpec, SandboxSpec, Scope, SecretSource, SurfaceSpec, ToolTerms, TransportSpec,
 };

@@ -8,7 +8,7 @@ use super::{
     BeingSpec, Boundary, BudgetSpec, CapSpec, CapabilitySpec, CycleSpec, ExternalLas, LasSpec, ModelSpec, PromptPolicy,
     ProviderSpec, Scope, SurfaceSpec, TransportSpec,
     check::Cx,
-    confine,
+    children, confine,
     document::{
         BeingDocument, BoundaryName, BudgetDocument, CapDocument, GrantDocument, IdentityDocument, LasDocument, ModelDocument,
         PromptPolicyName, ProviderName, ScopeName, SurfaceDocument,
@@ -414,17 +414,10 @@ fn grants(documents: &[GrantDocument], cx: &mut Cx<'_>) -> BTreeMap<String, Usd>
 
 fn capabilities(document: &BeingDocument, cx: &mut Cx<'_>) -> CapabilitySpec {
     let said = document.capabilities.as_ref();
-    if said.and_then(|said| said.children) == Some(true) {
-        cx.fault(
-            &["capabilities", "children"],
-            "`capabilities.children` is not supported by this version yet",
-            Some("write children = false or take it out".into()),
-        );
-    }
     CapabilitySpec {
         memory: said.and_then(|said| said.memory).unwrap_or(true),
         files: said.and_then(|said| said.files).unwrap_or(true),
-        children: false,
+        children: said.and_then(|said| said.children.as_ref()).and_then(|said| children::resolve(said, cx)),
     }
 }
 

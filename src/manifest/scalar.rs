@@ -76,6 +76,6 @@ pub(crate) const FORMATS: [(&str, Rule); 5] = [
     ("usd", |text| Usd::parse(text).is_ok()),
     ("span", |text| text.parse::<Span>().is_ok_and(|span| span <= MAX_SPAN)),
     ("size", |text| text.parse::<Size>().is_ok()),
-    ("name", |text| Name::try_from(text).is_ok()),
+    ("name", |text| Name::try_from(text).is_ok_and(|name| name.depth() == 0)),
     ("glob", |text| globset::Glob::new(text).is_ok()),
 ];

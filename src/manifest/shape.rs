@@ -60,8 +60,14 @@ fn bad_names(document: &Value) -> Vec<Misfit> {
     let mut misfits = Vec::new();
     for kind in ["model", "surface", "cap", "being"] {
         for name in document.get(kind).and_then(Value::as_object).into_iter().flat_map(|objects| objects.keys()) {
-            let Err(error) = Name::try_from(name.as_str()) else { continue };
-            let message = error.to_string().replacen(&format!("`{name}`"), &quoted(name), 1);
+            let message = match Name::try_from(name.as_str()) {
+                Ok(known) if known.depth() == 0 => continue,
+                Ok(_) => format!(
+                    "{} cannot be declared: names with a dot are those of children, which their parents spawn",
+                    quoted(name)
+                ),
+                Err(error) => error.to_string().replacen(&format!("`{name}`"), &quoted(name), 1),
+            };
             misfits.push(Misfit { path: vec![kind.into(), name.clone()], at_key: true, secret: false, message, hint: None });
         }
     }
@@ -178,10 +184,6 @@ impl Field<'_> {
             ("SizeText", Value::Number(number)) => {
                 (format!("{label} is an amount of bytes and must be a text, not a number"), Some(format!("write \"{number}B\"")))
             }
-            (_, Value::Object(_)) if self.leaf == "children" => (
-                format!("{label} with limits is not supported by this version yet"),
-                Some("write children = false or take it out".into()),
-            ),
             _ => (format!("{label} must be {}, not {given_is}", wanted.join(" or ")), type_hint(&wanted, given)),
         };
         (message, hint)

@@ -3,7 +3,7 @@ use std::{
     path::PathBuf,
 };
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
     being::{DeclaredIdentity, Price},
@@ -285,5 +285,29 @@ impl CapSpec {
 pub struct CapabilitySpec {
     pub memory: bool,
     pub files: bool,
-    pub children: bool,
+    /// `None` is no children.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "children")]
+    pub children: Option<ChildrenSpec>,
+}
+
+/// What children a being may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChildrenSpec {
+    /// How many may live at a time.
+    pub max: u32,
+    /// What each may be born with.
+    pub budget: Usd,
+    /// How many generations there may be below the being.
+    pub depth: u32,
+}
+
+/// Reads `false` too, as it was kept before there were children.
+fn children<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ChildrenSpec>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Kept {
+        None(#[expect(dead_code, reason = "no version kept any other than false")] bool),
+        Some(ChildrenSpec),
+    }
+    Ok(Option::<Kept>::deserialize(deserializer)?.and_then(|kept| if let Kept::Some(spec) = kept { Some(spec) } else { None }))
 }

@@ -7,19 +7,14 @@ use super::{
 };
 use crate::{
     manifest::Fleet,
-    plan::{Born, Observed, ObservedBeing, Phase, Plan, Verdict},
-    runtime::{Assignment, Failure, Unit, UnitPhase},
-    store::peek,
+    plan::{Observed, ObservedBeing, Phase, Plan, Verdict},
+    runtime::{Failure, Unit, UnitPhase},
     vocab::{Address, Kind, Name, chain},
 };
 
 impl Reconciler {
     /// What the runtime reports, as a plan needs it.
-    pub(super) fn observe(&mut self) -> Observed {
-        let declared: Vec<Name> = self.declared.good.fleet.beings.keys().cloned().collect();
-        for name in declared {
-            self.look_at_birth(&name);
-        }
+    pub(super) fn observe(&self) -> Observed {
         let names = self.units.keys().chain(self.born.keys()).cloned().collect::<std::collections::BTreeSet<_>>();
         let beings = names.into_iter().map(|name| (name.clone(), self.observed(&name))).collect();
         let Fleet { models, surfaces, caps, .. } = self.enacted.clone();
@@ -41,26 +36,17 @@ impl Reconciler {
         ObservedBeing { spec: Some((*view.assignment.being).clone()), generation, phase, born }
     }
 
-    /// Remembers what a being was born with; it never changes.
-    fn look_at_birth(&mut self, name: &Name) {
-        if self.born.contains_key(name) {
-            return;
-        }
-        let state = peek(&self.ground.home.being_dir(name)).ok().flatten();
-        let born = state.map(|state| Born { identity: state.identity, starting: state.budget.starting });
-        self.born.extend(born.map(|born| (name.clone(), born)));
-    }
-
     /// Carries a plan out. Nothing is chosen here: what may not happen yet is held, and the next run takes it up.
     pub(super) fn act(&mut self, plan: &Plan) {
-        self.ground.models.replace(&self.declared.good.fleet.models);
-        self.enacted.models.clone_from(&self.declared.good.fleet.models);
-        self.enacted.surfaces.clone_from(&self.declared.good.fleet.surfaces);
-        self.enacted.caps.clone_from(&self.declared.good.fleet.caps);
+        self.ground.models.replace(&self.fleet.models);
+        self.enacted.models.clone_from(&self.fleet.models);
+        self.enacted.surfaces.clone_from(&self.fleet.surfaces);
+        self.enacted.caps.clone_from(&self.fleet.caps);
         if !self.enacted.caps.is_empty() {
             tokio::task::block_in_place(|| self.ground.ledger.fill(&self.ground.home));
         }
-        for (address, step) in plan.steps.iter().filter(|(address, _)| address.kind == Kind::Being) {
+        // A parent comes before its children by name, so they come first this way.
+        for (address, step) in plan.steps.iter().rev().filter(|(address, _)| address.kind == Kind::Being) {
             let name = &address.name;
             match &step.verdict {
                 Verdict::Refuse { changes } => {
@@ -69,6 +55,7 @@ impl Reconciler {
                         Failure { reason: "Refused".to_owned(), message: format!("{} ({})", step.because, fields.join(", ")) };
                     self.refuse(name, failure);
                 }
+                Verdict::Stop if self.has_family_about(name) => {}
                 Verdict::Stop => self.leave(name),
                 Verdict::Restart { .. } => {
                     self.leave(name);
@@ -81,7 +68,7 @@ impl Reconciler {
     }
 
     fn refuse(&mut self, name: &Name, failure: Failure) {
-        let Some(edit) = Assignment::of(&self.declared.good.fleet, name) else { return };
+        let Some(edit) = self.assignment(name) else { return };
         self.refused.insert(name.clone(), Refusal { edit, failure, is_permanent: true });
         if !self.units.contains_key(name) {
             tracing::warn!(being = %name, "its declaration is refused and nothing of it runs");
@@ -89,12 +76,12 @@ impl Reconciler {
     }
 
     fn start(&mut self, name: &Name) {
-        let Some(assignment) = Assignment::of(&self.declared.good.fleet, name) else { return };
+        let Some(assignment) = self.assignment(name) else { return };
         if self.leaving.contains(name) || self.units.contains_key(name) {
             return;
         }
         self.refused.remove(name);
-        let unit = Unit::spawn(Arc::clone(&self.ground), assignment, self.ground.home.being_dir(name));
+        let unit = Unit::spawn(Arc::clone(&self.ground), assignment, self.dir_of(name));
         let (mut view, mut board) = unit.changes();
         let bell = Arc::clone(&self.bell);
         tokio::spawn(async move {
@@ -121,7 +108,7 @@ impl Reconciler {
 
     /// Hands the declaration to a living being that does not have it yet, unless it refused just that.
     fn hand_over(&mut self, name: &Name) {
-        let Some(wanted) = Assignment::of(&self.declared.good.fleet, name) else { return };
+        let Some(wanted) = self.assignment(name) else { return };
         let Some(unit) = self.units.get(name) else { return };
         let is_in_force = *unit.view().assignment == wanted;
         let refusal = self.refused.get(name).filter(|refusal| refusal.edit == wanted);
@@ -164,12 +151,7 @@ impl Reconciler {
 
     /// Shows what is known, where it changed.
     pub(super) fn publish(&mut self) {
-        let addresses: Vec<Address> = self.declared.good.fleet.addresses().collect();
-        let mut items: Vec<ObjectStatus> = addresses.iter().map(|address| self.object(address)).collect();
-        let undeclared = self.units.keys().filter(|name| !self.declared.good.fleet.beings.contains_key(*name)).cloned();
-        for name in undeclared.collect::<Vec<_>>() {
-            items.push(self.object(&Address::new(Kind::Being, name)));
-        }
+        let items = self.shown().iter().map(|address| self.object(address)).collect();
         let list = List { items, problems: self.declared.problems.clone() };
         let pulling = self.ground.weights.pulling().borrow().map(|pulling| (pulling.done, pulling.total));
         self.status.send_if_modified(|status| {
@@ -182,7 +164,9 @@ impl Reconciler {
     }
 
     fn object(&mut self, address: &Address) -> ObjectStatus {
-        let generation = self.declared.good.generations.get(address).map_or(0, |generation| generation.number);
+        // A child is declared where the first of its family is.
+        let declared = Address::new(address.kind, address.name.root());
+        let generation = self.declared.good.generations.get(&declared).map_or(0, |generation| generation.number);
         let (conditions, being, is_in_force) = match address.kind {
             Kind::Being => self.being(&address.name),
             Kind::Model | Kind::Surface => {
@@ -200,7 +184,7 @@ impl Reconciler {
 
     /// How much of a cap is used.
     fn cap(&self, name: &Name) -> Vec<Condition> {
-        let Some(spec) = self.declared.good.fleet.caps.get(name) else { return Vec::new() };
+        let Some(spec) = self.fleet.caps.get(name) else { return Vec::new() };
         let used = self.ground.ledger.used(spec, self.ground.clock.now());
         let ready = Condition::new(ConditionKind::Ready, true, "Declared", "it holds the beings that its labels select");
         let reason = if used.is_left() { "Funded" } else { "CapReached" };
@@ -217,7 +201,7 @@ impl Reconciler {
             return (rows, None, false);
         };
         let (view, snapshot) = (unit.view(), unit.snapshot());
-        let is_in_force = Assignment::of(&self.declared.good.fleet, name).is_some_and(|wanted| *view.assignment == wanted);
+        let is_in_force = self.assignment(name).is_some_and(|wanted| *view.assignment == wanted);
         let facts = BeingFacts {
             agent_id: snapshot.as_ref().map(|snapshot| snapshot.agent_id.clone()),
             activity: activity(&view, snapshot.as_ref()),
@@ -229,7 +213,8 @@ impl Reconciler {
             spent_usd: snapshot.as_ref().map_or_else(String::new, |snapshot| snapshot.spent.to_string()),
             total_tokens: snapshot.as_ref().map_or(0, |snapshot| snapshot.total_tokens),
             restarts: view.restarts,
-            state_dir: self.ground.home.being_dir(name),
+            parent: name.parent().map(|parent| Address::new(Kind::Being, parent).to_string()),
+            state_dir: self.dir_of(name),
             question: snapshot.as_ref().and_then(|seen| Some(QuestionFacts::of(name, seen.question.as_ref()?))),
             surfaces: snapshot.as_ref().map_or_else(BTreeMap::new, surfaces),
         };

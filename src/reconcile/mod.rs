@@ -4,6 +4,9 @@
 //! made, judged and carried out; the status is published. One run at a time, on a change, a request, the end of a unit, and every half
 //! minute.
 //!
+//! Children are beings of the fleet too: each being's state says which it made, and a child is declared to be what its parent is, less what
+//! only its parent has. A parent stops after its children.
+//!
 //! **Guarantees.** While anything does not validate, the last good fleet goes on, also after a restart of the daemon. A plan that its judge
 //! finds a fault in is not carried out. What vanished counts as removed only when it is still gone after a second look. A being that stops is
 //! waited for before another process of it starts.
@@ -12,6 +15,7 @@
 
 mod act;
 mod declared;
+mod family;
 mod reconciler;
 mod sets;
 mod status;

@@ -15,6 +15,7 @@ use tokio::{
 use super::{
     AppliedSet, Status,
     declared::{Declared, Reading},
+    family::Families,
     watch::Watch,
 };
 use crate::{
@@ -50,6 +51,9 @@ pub struct Reconciler {
     parting: Vec<Parting>,
     pub(super) refusals: (mpsc::Sender<Refused>, mpsc::Receiver<Refused>),
     pub(super) born: BTreeMap<Name, Born>,
+    pub(super) families: Families,
+    /// What is to run: what is declared, and its children.
+    pub(super) fleet: Fleet,
     /// What the models and surfaces in force are.
     pub(super) enacted: Fleet,
     pub(super) observed_generations: BTreeMap<Address, u64>,
@@ -180,6 +184,7 @@ impl Reconciler {
     /// Makes a reconciler and the handle to it. Nothing is started before [`Reconciler::run`].
     pub fn new(ground: Arc<Ground>, settings: Settings) -> (Self, Handle) {
         let declared = Declared::new(&ground.home, settings.folders, settings.overrides);
+        let families = Families::new(&ground.home);
         let (sender, requests) = mpsc::channel(MAX_WAITING_REQUESTS);
         let (status, shown) = watch::channel(Arc::new(Status::default()));
         let reconciler = Self {
@@ -193,6 +198,8 @@ impl Reconciler {
             parting: Vec::new(),
             refusals: mpsc::channel(MAX_WAITING_REQUESTS),
             born: BTreeMap::new(),
+            families,
+            fleet: Fleet::default(),
             enacted: Fleet::default(),
             observed_generations: BTreeMap::new(),
             bell: Arc::new(Notify::new()),
@@ -220,7 +227,10 @@ impl Reconciler {
                     self.answer_parting();
                 }
                 Some(refused) = self.refusals.1.recv() => self.note_refusal(refused),
-                () = self.bell.notified() => self.publish(),
+                () = self.bell.notified() => match self.is_family_news() {
+                    true => self.converge().await,
+                    false => self.publish(),
+                },
                 Ok(()) = pulling.changed() => self.publish(),
                 _ = period.tick() => {
                     self.forget_the_dead();
@@ -260,9 +270,10 @@ impl Reconciler {
         if let Err(error) = taken {
             self.declared.note_problems(vec![chain(&error)]);
         }
+        self.gather();
         let observed = self.observe();
-        let plan = plan(&self.declared.good.fleet, &observed);
-        let faults = judge(&plan, &self.declared.good.fleet, &observed);
+        let plan = plan(&self.fleet, &observed);
+        let faults = judge(&plan, &self.fleet, &observed);
         if faults.is_empty() {
             self.act(&plan);
         }
@@ -316,7 +327,7 @@ impl Reconciler {
         }
         let reading = self.declared.look_with(&sets);
         let addresses = reading.addresses_of(content);
-        let fleet = reading.result.map_err(RequestError::Invalid)?;
+        let fleet = self.with_known_children(reading.result.map_err(RequestError::Invalid)?);
         let plan = plan(&fleet, &self.observe());
         if dry_run {
             return Ok(Applied { plan: plan.to_string(), addresses });
@@ -342,6 +353,9 @@ impl Reconciler {
     }
 
     async fn delete(&mut self, address: &Address) -> Result<Vec<String>, RequestError> {
+        if let Some(parent) = address.name.parent().filter(|_| address.kind == Kind::Being) {
+            return self.delete_child(address, &parent).await;
+        }
         self.check_unused(address)?;
         let is_declared = self.declared.good.fleet.addresses().any(|declared| declared == *address);
         match self.declared.set_of(address)? {
@@ -401,7 +415,7 @@ impl Reconciler {
     /// Answers the deletions whose beings are gone.
     fn answer_parting(&mut self) {
         let (gone, staying): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.parting).into_iter().partition(|parting| !self.leaving.contains(&parting.name));
+            std::mem::take(&mut self.parting).into_iter().partition(|parting| !self.is_on_its_way(&parting.name));
         self.parting = staying;
         for Parting { name, purge, mut done, reply } in gone {
             let answer = self.purge(&name, purge).map(|told| {
@@ -410,6 +424,11 @@ impl Reconciler {
             });
             drop(reply.send(answer));
         }
+    }
+
+    /// Tells whether a being is being stopped, or waits for what is below it in its family.
+    fn is_on_its_way(&self, name: &Name) -> bool {
+        self.leaving.iter().any(|leaving| leaving == name || leaving.is_under(name))
     }
 
     /// Lets go of units whose task ended by itself, so that they are started again.
@@ -440,8 +459,8 @@ impl Reconciler {
 
     /// Says what is left of a being, or removes it.
     fn purge(&mut self, name: &Name, purge: bool) -> Result<String, RequestError> {
-        let dir = self.ground.home.being_dir(name);
-        if self.units.contains_key(name) {
+        let dir = self.dir_of(name);
+        if self.units.contains_key(name) || self.has_family_about(name) {
             return Err(RequestError::Refused(format!(
                 "being/{name} still runs, so nothing of it is removed; see `singularity get`"
             )));
@@ -453,17 +472,22 @@ impl Reconciler {
             return Ok(format!("the state of being/{name} is kept in {}", dir.display()));
         }
         remove(&dir).map_err(|error| RequestError::Refused(chain(&error)))?;
-        // A being of the same name that is born later has seen nothing.
-        drop(std::fs::remove_file(self.ground.home.seen_tools(name)));
-        self.born.remove(name);
+        self.forget(name);
         Ok(format!("the state of being/{name} in {} is removed", dir.display()))
     }
 
     async fn stop_all(&mut self) {
-        for name in self.units.keys().cloned().collect::<Vec<_>>() {
-            self.leave(&name);
+        loop {
+            let ready = |name: &&Name| !self.has_family_about(name);
+            for name in self.units.keys().filter(ready).cloned().collect::<Vec<_>>() {
+                self.leave(&name);
+            }
+            self.publish();
+            match self.departures.join_next().await {
+                Some(Ok(gone)) => drop(self.leaving.remove(&gone)),
+                Some(Err(_)) => {}
+                None => return,
+            }
         }
-        self.publish();
-        while self.departures.join_next().await.is_some() {}
     }
 }

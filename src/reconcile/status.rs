@@ -101,6 +101,10 @@ pub enum Truth {
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Being facts")]
 pub struct BeingFacts {
+    /// The being that spawned it, such as `being/ada`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "Parent")]
+    pub parent: Option<String>,
     /// The being's id, fixed at birth.
     #[schemars(title = "Agent id")]
     pub agent_id: Option<String>,

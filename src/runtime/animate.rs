@@ -211,7 +211,7 @@ impl Tools {
             state_dirs: kept_from(ground, &workspace, dir),
             workspace,
             models: knows(ground, assignment, agent),
-            seen: read_json(&ground.home.seen_tools(&assignment.name))?.unwrap_or_default(),
+            seen: seen(ground, &assignment.name)?,
             most: spec.most.clone(),
             secrets: ground.models.secrets().clone(),
         };
@@ -257,6 +257,15 @@ fn knows(ground: &Arc<Ground>, assignment: &Assignment, agent: &str) -> crate::t
         let (models, chain, agent, model) = (models.clone(), chain.clone(), agent.clone(), model.to_owned());
         Box::pin(async move { models.knows(&agent, &chain, &model).await.map_err(|error| error.message) })
     })
+}
+
+/// What the tools looked like when the being first saw them; a child has seen what its parent saw when it was born.
+fn seen(ground: &Ground, name: &Name) -> Result<Sightings, KeepError> {
+    match (read_json(&ground.home.seen_tools(name))?, name.parent()) {
+        (Some(seen), _) => Ok(seen),
+        (None, Some(parent)) => seen(ground, &parent),
+        (None, None) => Ok(Sightings::default()),
+    }
 }
 
 /// The being's folder, made where it is missing.

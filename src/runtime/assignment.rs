@@ -5,11 +5,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     being::{
-        AgentState, Approval, Birth, Counter, DeclaredIdentity, Input, Limits, Mind, MindChange, Offer, Price, Retry, Rules,
-        ToolDefinition, default_prompt,
+        AgentState, Approval, Birth, ChildTerms, Counter, DeclaredIdentity, Input, Limits, Mind, MindChange, Offer, Price, Retry,
+        Rules, ToolDefinition, default_prompt,
     },
-    manifest::{BeingSpec, Boundary, CapSpec, Fleet, PromptPolicy, ProviderSpec, SurfaceSpec, ToolTerms},
-    runtime::{Until, ground::Ground},
+    manifest::{
+        BeingSpec, Boundary, CapSpec, CapabilitySpec, ChildrenSpec, Fleet, PromptPolicy, ProviderSpec, SurfaceSpec, ToolTerms,
+    },
+    runtime::{Fates, Until, ground::Ground},
     vocab::Name,
 };
 
@@ -29,6 +31,9 @@ pub struct Assignment {
     pub caps: BTreeMap<Name, CapSpec>,
     /// Whether one of its models is the embedded one that has to be fetched.
     pub needs_weights: bool,
+    /// What became of its children that it may not know yet.
+    #[serde(default, skip_serializing_if = "Fates::is_empty")]
+    pub fates: Fates,
 }
 
 /// How often a model is asked in one round where somebody waits for the one cycle.
@@ -51,7 +56,24 @@ impl Assignment {
         let held = fleet.caps.iter().filter(|(_, cap)| cap.selects(&being.labels));
         let caps = held.map(|(name, cap)| (name.clone(), cap.clone())).collect();
         let offers = fleet.models.iter().map(|(name, model)| (name.clone(), (model.price, model.max_tokens))).collect();
-        Some(Self { name: name.clone(), being, surfaces, context_tokens, max_tokens, offers, caps, needs_weights })
+        Some(Self {
+            name: name.clone(),
+            being,
+            surfaces,
+            context_tokens,
+            max_tokens,
+            offers,
+            caps,
+            needs_weights,
+            fates: Fates::new(),
+        })
+    }
+
+    /// The same without children, for a process that would animate none.
+    #[must_use]
+    pub fn alone(mut self) -> Self {
+        Arc::make_mut(&mut self.being).capabilities.children = None;
+        self
     }
 
     /// The identity that the operator declared; the specialty is a part of it.
@@ -81,6 +103,7 @@ impl Assignment {
             retry: Retry { max_attempts, ..Retry::default() },
             approval: self.approval(),
             limits: self.limits(),
+            children: self.being.capabilities.children.map(|ChildrenSpec { max, budget, .. }| ChildTerms { max, budget }),
             offers: self.offers.iter().map(|(name, (price, max_tokens))| self.offer(name, *price, *max_tokens)).collect(),
         }
     }
@@ -106,7 +129,9 @@ impl Assignment {
 
     /// Tells whether the being needs another Las, catalogue or download than under `other`.
     pub fn needs_other_tools(&self, other: &Self) -> bool {
-        let parts = |of: &Self| (of.being.capabilities, of.needs_weights, of.being.most.clone(), of.servers());
+        // How many children there may be, the rules say; the tool is the same.
+        let capabilities = |of: CapabilitySpec| (of.memory, of.files, of.children.is_some());
+        let parts = |of: &Self| (capabilities(of.being.capabilities), of.needs_weights, of.being.most.clone(), of.servers());
         parts(self) != parts(other) || self.being.las != other.being.las
     }
 
@@ -127,6 +152,11 @@ impl Assignment {
         let granted = &state.budget.granted;
         let owed = self.being.grants.iter().filter(|(id, _)| !granted.contains_key(*id));
         let mut inputs: Vec<Input> = owed.map(|(id, usd)| Input::Granted { id: id.clone(), usd: *usd }).collect();
+        let changed = self
+            .fates
+            .iter()
+            .filter(|(id, status)| state.mind.children.iter().any(|child| child.id == **id && child.status < **status));
+        inputs.extend(changed.map(|(id, status)| Input::ChildChanged { id: *id, status: *status }));
         if self.being.labels != state.labels {
             inputs.push(Input::Labelled(self.being.labels.clone()));
         }

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use crate::{
     being::{AgentState, Closed, Days, Limit},
     manifest::CapSpec,
-    store::{Home, peek},
+    store::{Home, Lying, lives},
     vocab::{Name, Timestamp, Usd, chain, day_of, next_day},
 };
 
@@ -87,9 +87,8 @@ impl Ledger {
     /// Reads the states of the home's beings that nothing animates yet, once. It waits for the disk.
     pub fn fill(&self, home: &Home) {
         self.0.filled.get_or_init(|| {
-            let names = home.beings().unwrap_or_default();
-            for name in names.into_iter().filter(|name| !self.accounts().contains_key(name)).collect::<Vec<_>>() {
-                match peek(&home.being_dir(&name)) {
+            for Lying { name, state, .. } in lives(home).unwrap_or_default() {
+                match state {
                     Ok(Some(state)) => self.accounts().entry(name).or_insert_with(|| {
                         let mut account = Account::default();
                         account.record(&state);

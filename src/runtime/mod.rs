@@ -15,6 +15,7 @@ mod clock;
 mod doctor;
 mod driver;
 mod embedded;
+mod family;
 mod ground;
 mod ledger;
 mod purse;
@@ -25,7 +26,7 @@ mod think;
 mod unit;
 
 pub use crate::{
-    being::{Answer, Closed, Limit, Question},
+    being::{Answer, Child, ChildStatus, Closed, Limit, Question},
     surface::las::SurfaceHealth,
     tool::CatalogueError,
 };
@@ -35,6 +36,7 @@ pub use clock::{Clock, Ids};
 pub use doctor::{Area, Diagnosis, Finding, State as FindingState, diagnose};
 pub use driver::{Command, Cut, Driver, Ended, Until};
 pub use embedded::{Pulling, Weights};
+pub use family::{Fates, with_children};
 pub use ground::Ground;
 pub use ledger::{Ledger, Used};
 pub use questions::NotAsked;

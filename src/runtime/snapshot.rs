@@ -1,9 +1,9 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    being::{AgentState, BeingStatus, Closed, Question, Report},
+    being::{AgentState, BeingStatus, Child, Closed, Question, Report},
     surface::las::SurfaceHealth,
     vocab::{Name, Timestamp, Usd},
 };
@@ -25,6 +25,9 @@ pub struct Snapshot {
     pub last_report: Option<Report>,
     /// The question that waits for a person.
     pub question: Option<Question>,
+    /// Every child that it made.
+    #[serde(default)]
+    pub children: Arc<[Child]>,
     /// How the selected surfaces are.
     pub surfaces: BTreeMap<Name, SurfaceHealth>,
 }
@@ -71,6 +74,7 @@ impl Snapshot {
             updated_at: state.updated_at,
             last_report,
             question: state.questions.waiting().cloned(),
+            children: state.mind.children.as_slice().into(),
             surfaces,
         }
     }

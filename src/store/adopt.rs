@@ -15,7 +15,7 @@ use super::{
     survey::examine,
 };
 use crate::{
-    being::{AgentState, Budget},
+    being::AgentState,
     vocab::{Timestamp, Usd},
 };
 
@@ -77,13 +77,13 @@ fn judge(stored: &AgentState, edited: &AgentState, path: &Path) -> Result<(), Re
     if !what.is_empty() {
         return Err(RescueError::TakesBack { path, what });
     }
-    let Budget { starting, earned, api_spent, instance_spent, remaining, .. } = edited.budget;
-    if edited.budget.is_balanced() {
-        return Ok(());
+    let budget = &edited.budget;
+    let children: Usd = edited.mind.children.iter().map(|child| child.usd).sum();
+    match budget.is_balanced() {
+        true if budget.given == children => Ok(()),
+        true => Err(RescueError::OtherGifts { path, given: budget.given, children }),
+        false => Err(RescueError::Unbalanced { path, found: budget.remaining, expected: budget.expected() }),
     }
-    let granted: Usd = edited.budget.granted.values().copied().sum();
-    let expected = starting + granted + earned - api_spent - instance_spent;
-    Err(RescueError::Unbalanced { path, found: remaining, expected })
 }
 
 /// What only grows, and makes that money counts once.
@@ -91,9 +91,12 @@ fn taken_back(stored: &AgentState, edited: &AgentState) -> Vec<String> {
     let (before, after) = (&stored.budget, &edited.budget);
     let grants = before.granted.keys().filter(|id| !after.granted.contains_key(*id)).map(|id| format!("the grant `{id}`"));
     let credits = before.credited.difference(&after.credited).map(|id| format!("the credit `{id}`"));
+    let kept: BTreeSet<_> = edited.mind.children.iter().map(|child| (child.id, child.usd)).collect();
+    let children = stored.mind.children.iter().filter(|child| !kept.contains(&(child.id, child.usd)));
+    let children = children.map(|child| format!("the child `{}`", child.called));
     let cycle = (edited.cycle < stored.cycle).then(|| format!("cycle {}", stored.cycle));
     let birth = (edited.started_at != stored.started_at).then(|| "the time of birth".to_owned());
-    cycle.into_iter().chain(birth).chain(grants).chain(credits).collect()
+    cycle.into_iter().chain(birth).chain(grants).chain(credits).chain(children).collect()
 }
 
 fn changes(stored: &AgentState, edited: &AgentState) -> Vec<(String, Value, Value)> {

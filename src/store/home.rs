@@ -91,12 +91,12 @@ impl Home {
         &self.path
     }
 
-    /// The state directory of a being.
+    /// The state directory of a declared being. That of a child is in its parent's: [`dir_of`](super::dir_of) finds both.
     pub fn being_dir(&self, name: &Name) -> PathBuf {
         self.path.join("beings").join(name.as_str())
     }
 
-    /// The names of the beings that have a state directory, sorted.
+    /// The names of the declared beings that have a state directory, sorted; [`lives`](super::lives) has their children too.
     pub fn beings(&self) -> Result<Vec<Name>, HomeError> {
         let entries = match std::fs::read_dir(self.path.join("beings")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -105,15 +105,16 @@ impl Home {
         let mut names = Vec::new();
         for entry in entries {
             let entry = entry.map_err(|source| self.unusable("beings", source))?;
-            names.extend(entry.file_name().to_str().and_then(|name| Name::try_from(name).ok()));
+            let name = entry.file_name().to_str().and_then(|name| Name::try_from(name).ok());
+            names.extend(name.filter(|name| name.depth() == 0));
         }
         names.sort();
         Ok(names)
     }
 
-    /// Where a being works on files unless its manifest says otherwise; never inside a state directory.
+    /// Where a being works on files unless its manifest says otherwise; never inside a state directory. A family has one.
     pub fn workspace(&self, name: &Name) -> PathBuf {
-        self.path.join("work").join(name.as_str())
+        self.path.join("work").join(name.root().as_str())
     }
 
     /// The daemon's unix socket.
@@ -139,6 +140,11 @@ impl Home {
     /// The sets of manifests that were applied.
     pub fn sets(&self) -> PathBuf {
         self.path.join("sets")
+    }
+
+    /// What operators said about children, until their parents know.
+    pub fn fates(&self) -> PathBuf {
+        self.history().join("children.json")
     }
 
     /// What was declared before.

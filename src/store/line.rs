@@ -11,7 +11,7 @@ pub(super) const MAX_LINE: usize = 64 << 20;
 const SEAL_LENGTH: usize = 18;
 
 /// The types of events that this version knows.
-pub(super) const KNOWN: [&str; 20] = [
+pub(super) const KNOWN: [&str; 22] = [
     "started",
     "cycle_started",
     "model_completed",
@@ -22,6 +22,8 @@ pub(super) const KNOWN: [&str; 20] = [
     "input_answered",
     "revenue_credited",
     "funds_granted",
+    "child_spawned",
+    "child_changed",
     "mind_changed",
     "labelled",
     "warning",

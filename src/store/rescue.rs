@@ -37,6 +37,8 @@ pub enum RescueError {
     TakesBack { path: PathBuf, what: Vec<String> },
     #[error("state: the money in {} does not add up: `remaining` is {found}, and starting + granted + earned - spent are {expected}", path.display())]
     Unbalanced { path: PathBuf, found: Usd, expected: Usd },
+    #[error("state: {} says that {given} USD went to children, who were born with {children}; set `budget.given` to that", path.display())]
+    OtherGifts { path: PathBuf, given: Usd, children: Usd },
     #[error("state: {} is no file or folder that a life has; move it away", path.display())]
     Foreign { path: PathBuf },
     #[error("state: the archive is refused: {0}")]

@@ -2,9 +2,10 @@ use serde_json::{Map, Value, json};
 
 use super::boundary::{self, Layout};
 use crate::{
-    being::{Memory, Mind, MindChange, Outcome, ToolDefinition},
+    being::{Memory, Mind, MindChange, Outcome, Spawn, ToolDefinition},
     manifest::{Boundary, CapabilitySpec},
     tool::Stamp,
+    vocab::Usd,
 };
 
 /// What a refused or wrong argument is answered with.
@@ -31,10 +32,11 @@ pub(super) enum Builtin {
     SwitchModel,
     ReadFile,
     WriteFile,
+    SpawnChild,
 }
 
 impl Builtin {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Remember,
         Self::Recall,
         Self::SetPrompt,
@@ -43,6 +45,7 @@ impl Builtin {
         Self::SwitchModel,
         Self::ReadFile,
         Self::WriteFile,
+        Self::SpawnChild,
     ];
 
     /// What an operator left armed (SPEC §6).
@@ -50,6 +53,7 @@ impl Builtin {
         Self::ALL.into_iter().filter(move |tool| match tool {
             Self::Remember | Self::Recall => capabilities.memory,
             Self::ReadFile | Self::WriteFile => capabilities.files,
+            Self::SpawnChild => capabilities.children.is_some(),
             Self::SetPrompt | Self::AddRule | Self::AddLearning | Self::SwitchModel => true,
         })
     }
@@ -64,6 +68,7 @@ impl Builtin {
             Self::SwitchModel => "singularity_self_switch_model",
             Self::ReadFile => "singularity_file_read",
             Self::WriteFile => "singularity_file_write",
+            Self::SpawnChild => "singularity_spawn_child",
         }
     }
 
@@ -77,6 +82,7 @@ impl Builtin {
             Self::SwitchModel => "Switch future cognition calls to another available Brama model",
             Self::ReadFile => "Read one UTF-8 file inside the configured workspace",
             Self::WriteFile => "Atomically create or replace one UTF-8 file inside the configured workspace",
+            Self::SpawnChild => "Create and start a child digital being with separate state",
         }
     }
 
@@ -90,12 +96,17 @@ impl Builtin {
             Self::SwitchModel => &["model"],
             Self::ReadFile => &["path"],
             Self::WriteFile => &["path", "content"],
+            Self::SpawnChild => &["name", "ticker", "specialty"],
         }
     }
 
     pub(super) fn definition(self) -> ToolDefinition {
-        let properties: Map<String, Value> =
+        let mut properties: Map<String, Value> =
             self.arguments().iter().map(|name| ((*name).to_owned(), json!({ "type": "string" }))).collect();
+        if self == Self::SpawnChild {
+            let usd = "What the child is born with, out of your balance, such as \"0.5\"; without it, all that a child may get";
+            properties.insert("usd".into(), json!({ "type": "string", "description": usd }));
+        }
         let parameters =
             json!({ "type": "object", "properties": properties, "required": self.arguments(), "additionalProperties": false });
         ToolDefinition { name: self.name().into(), description: self.description().into(), parameters }
@@ -122,6 +133,7 @@ pub(super) enum Ask {
     SwitchModel { model: String },
     ReadFile { path: String },
     WriteFile { path: String, content: String },
+    SpawnChild { name: String, ticker: String, specialty: String, usd: Option<Usd> },
 }
 
 /// An argument that breaks a bound.
@@ -148,6 +160,12 @@ impl Ask {
             Builtin::SwitchModel => Self::SwitchModel { model: text("model", MAX_MODEL_BYTES, Lines::One)? },
             Builtin::ReadFile => Self::ReadFile { path: text("path", MAX_PATH_BYTES, Lines::One)? },
             Builtin::WriteFile => Self::WriteFile { path: text("path", MAX_PATH_BYTES, Lines::One)?, content: content(arguments)? },
+            Builtin::SpawnChild => Self::SpawnChild {
+                name: text("name", 128, Lines::One)?,
+                ticker: text("ticker", 32, Lines::One)?,
+                specialty: text("specialty", 256, Lines::One)?,
+                usd: amount(arguments, "usd")?,
+            },
         })
     }
 }
@@ -157,6 +175,12 @@ pub(super) fn text(arguments: &Map<String, Value>, key: &'static str, limit: usi
     let text = arguments.get(key).and_then(Value::as_str).map(str::trim).ok_or(BadArgument(key))?;
     let fits = (1..=limit).contains(&text.len()) && !text.chars().any(|c| is_forbidden(c, lines));
     if fits { Ok(text.to_owned()) } else { Err(BadArgument(key)) }
+}
+
+/// An exact amount that may be left out.
+fn amount(arguments: &Map<String, Value>, key: &'static str) -> Result<Option<Usd>, BadArgument> {
+    let text = arguments.get(key).map(|value| value.as_str().ok_or(BadArgument(key))).transpose()?;
+    text.map(|text| Usd::parse(text.trim()).map_err(|_| BadArgument(key))).transpose()
 }
 
 /// The content of a file is taken as it is: it may be empty, and its ends are not trimmed.
@@ -192,6 +216,12 @@ pub(super) fn switch_model(model: String) -> Outcome {
     Outcome::success(json!({ "model": model })).changing(MindChange::SwitchModel { model })
 }
 
+/// Asks for a child; the being's own rules say whether it is made. It lives in this process, as its parent does.
+pub(super) fn spawn_child(name: String, ticker: String, specialty: String, usd: Option<Usd>, stamp: Stamp) -> Outcome {
+    let spawn = Spawn { id: stamp.id, name, ticker, specialty, usd, pid: std::process::id() };
+    Outcome::success(json!({ "child_id": stamp.id })).spawning(spawn)
+}
+
 /// Finds the newest memories that contain `query`, whatever the case.
 ///
 /// A memory that the boundary would refuse is left out by itself, and no more are told than the boundary lets through;
@@ -223,7 +253,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::vocab::Timestamp;
+    use crate::{manifest::ChildrenSpec, vocab::Timestamp};
 
     fn read(tool: Builtin, arguments: Value) -> Result<Ask, String> {
         let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
@@ -255,6 +285,9 @@ mod tests {
             (Builtin::AddRule, "rule", 4_096),
             (Builtin::AddLearning, "learning", 8_192),
             (Builtin::WriteFile, "content", MAX_FILE_BYTES),
+            (Builtin::SpawnChild, "name", 128),
+            (Builtin::SpawnChild, "ticker", 32),
+            (Builtin::SpawnChild, "specialty", 256),
         ];
         for (tool, key, limit) in bounds {
             let with = |text: String| {
@@ -287,6 +320,18 @@ mod tests {
     }
 
     #[test]
+    fn a_childs_money_is_an_exact_amount_or_left_out() {
+        let ask =
+            |usd: Value| read(Builtin::SpawnChild, json!({ "name": "Scout", "ticker": "S", "specialty": "maps", "usd": usd }));
+        let with = |usd| Ask::SpawnChild { name: "Scout".into(), ticker: "S".into(), specialty: "maps".into(), usd };
+        assert_eq!(ask(json!(" 0.5 ")), Ok(with(Some(Usd::parse("0.5").unwrap()))));
+        assert_eq!(read(Builtin::SpawnChild, json!({ "name": "Scout", "ticker": "S", "specialty": "maps" })), Ok(with(None)));
+        for bad in [json!(0.5), json!("half"), json!("1e3"), json!(null)] {
+            assert_eq!(ask(bad), Err("usd is invalid".into()));
+        }
+    }
+
+    #[test]
     fn the_newest_fifty_matches_are_recalled_whatever_the_case() {
         assert_eq!(recalled(&mind_of(&["Rain", "sun", "RAINBOW"]), "rain"), ["RAINBOW", "Rain"]);
         assert_eq!(recalled(&mind_of(&["a", "b"]), "note"), ["b", "a"]);
@@ -307,9 +352,11 @@ mod tests {
 
     #[test]
     fn what_an_operator_disarmed_is_not_there() {
-        let armed =
-            |memory, files| Builtin::armed(CapabilitySpec { memory, files, children: true }).map(Builtin::name).collect::<Vec<_>>();
-        assert_eq!(armed(true, true).len(), 8);
+        let children = |is: bool| is.then(|| ChildrenSpec { max: 1, budget: "1".parse().unwrap(), depth: 1 });
+        let with = |memory, files, is| CapabilitySpec { memory, files, children: children(is) };
+        let armed = |memory, files| Builtin::armed(with(memory, files, true)).map(Builtin::name).collect::<Vec<_>>();
+        assert_eq!(armed(true, true).len(), 9);
+        assert!(!Builtin::armed(with(true, true, false)).any(|tool| tool == Builtin::SpawnChild));
         assert!(!armed(false, true).iter().any(|name| name.contains("memory")));
         assert!(!armed(true, false).iter().any(|name| name.contains("file")));
     }

@@ -202,7 +202,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: CapabilitySpec = CapabilitySpec { memory: true, files: true, children: true };
+    const ALL: CapabilitySpec = CapabilitySpec { memory: true, files: true, children: None };
 
     fn tool(name: &str, input_schema: Value) -> RemoteTool {
         RemoteTool { name: name.into(), description: String::new(), input_schema }

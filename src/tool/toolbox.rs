@@ -173,6 +173,7 @@ impl Toolbox {
             Ok(Ask::AddLearning { learning }) => builtin::add_learning(learning),
             Ok(Ask::SwitchModel { model }) => self.switch_model(model).await,
             Ok(Ask::ReadFile { path }) => self.read_file(path).await,
+            Ok(Ask::SpawnChild { name, ticker, specialty, usd }) => builtin::spawn_child(name, ticker, specialty, usd, stamp),
             Ok(Ask::WriteFile { path, content }) => self.write_file(path, content, stamp).await,
         }
     }

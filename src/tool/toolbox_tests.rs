@@ -59,7 +59,7 @@ fn bench(answers: impl IntoIterator<Item = (&'static str, Result<Value, CallErro
     let shared: Arc<dyn Remote> = remote.clone();
     let name = |text: &str| Name::try_from(text).unwrap();
     let parts = Parts {
-        capabilities: CapabilitySpec { memory: true, files: true, children: true },
+        capabilities: CapabilitySpec { memory: true, files: true, children: None },
         remote: Some(shared),
         surfaces: BTreeMap::from([
             (name("plain"), surface(false, Boundary::Reject)),

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 /// The name of a declared object: 1–63 of `a-z`, `0-9`, `-` and `_`, led by a letter or digit, without `__`.
 ///
-/// `__` is kept free because it parts a surface from its tool in `<surface>__<tool>` (SPEC §1).
+/// `__` is kept free because it parts a surface from its tool in `<surface>__<tool>` (SPEC §1). A child's name is its parent's, a dot, and
+/// what it is called there, `ada.scout`; no manifest declares such a name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Name(String);
@@ -23,20 +24,55 @@ impl Name {
     /// The rule as a regular expression, for schemas.
     pub const PATTERN: &str = "^(?!.*__)[a-z0-9][a-z0-9_-]{0,62}$";
 
+    /// How long the name of a child may be, that of all above it included.
+    const MAX_BYTES: usize = 200;
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The name of a child that is called `called` by its parent, which has this name.
+    pub fn child(&self, called: &str) -> Result<Self, BadName> {
+        let is_one_part = !called.contains('.');
+        Self::try_from(format!("{self}.{called}"))
+            .and_then(|name| is_one_part.then_some(name).ok_or_else(|| BadName(called.to_owned())))
+    }
+
+    /// The parent's name, if it is a child's.
+    pub fn parent(&self) -> Option<Self> {
+        self.0.rsplit_once('.').map(|(parent, _)| Self(parent.to_owned()))
+    }
+
+    /// The name of the being that a manifest declares: the first of the family.
+    pub fn root(&self) -> Self {
+        Self(self.0.split_once('.').map_or(self.0.as_str(), |(root, _)| root).to_owned())
+    }
+
+    /// How many are above it in its family.
+    pub fn depth(&self) -> usize {
+        self.0.matches('.').count()
+    }
+
+    /// Tells whether `above` is its parent, or above that.
+    pub fn is_under(&self, above: &Self) -> bool {
+        self.0.strip_prefix(above.as_str()).is_some_and(|rest| rest.starts_with('.'))
+    }
+}
+
+/// 1–63 of `a-z`, `0-9`, `-` and single `_`, led by a letter or digit.
+fn is_part(text: &str) -> bool {
+    (1..=63).contains(&text.len())
+        && text.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'))
+        && text.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric)
+        && !text.contains("__")
 }
 
 impl TryFrom<&str> for Name {
     type Error = BadName;
 
     fn try_from(text: &str) -> Result<Self, BadName> {
-        let fits = (1..=63).contains(&text.len())
-            && text.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'))
-            && text.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric)
-            && !text.contains("__");
+        let fits = text.len() <= Self::MAX_BYTES && text.split('.').all(is_part);
         if fits { Ok(Self(text.to_owned())) } else { Err(BadName(text.to_owned())) }
     }
 }
@@ -175,6 +211,20 @@ mod tests {
         for bad in ["", ".", "..", "a/b", "Ada", "a__b", "-a", "_a", "ä", "a b", &"a".repeat(64)] {
             assert!(Name::try_from(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_child_is_found_by_its_name_and_no_other_family_is_taken_for_its_own() {
+        let name = |text: &str| Name::try_from(text).unwrap();
+        let (ada, scout) = (name("ada"), name("ada.scout"));
+        assert_eq!(ada.child("scout").unwrap(), scout);
+        assert_eq!((scout.parent(), scout.root(), scout.depth()), (Some(ada.clone()), ada.clone(), 1));
+        assert_eq!((ada.parent(), name("ada.b.c").root(), name("ada.b.c").depth()), (None, ada.clone(), 2));
+        assert!(scout.is_under(&ada) && name("ada.b.c").is_under(&ada) && !ada.is_under(&ada) && !name("adam").is_under(&ada));
+        for bad in ["a..b", ".a", "a.", "a.B", "a.-b", &format!("a.{}", "b.".repeat(100) + "b")] {
+            assert!(Name::try_from(bad).is_err(), "{bad}");
+        }
+        assert!(ada.child("b.c").is_err() && ada.child("").is_err());
     }
 
     #[test]

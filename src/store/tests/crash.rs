@@ -6,7 +6,7 @@ use super::{
     simulation::{Simulation, Trouble, luck},
 };
 use crate::{
-    being::{Event, Record},
+    being::{Event, Record, testing},
     store::{StoreError, folder::JOURNAL, replay::Replay},
 };
 
@@ -21,6 +21,7 @@ fn script() -> Vec<Step> {
     steps.insert(2, Step::Checkpoint);
     steps.insert(5, Step::Checkpoint);
     steps.push(Step::Append(vec![granted("2027-01"), told("again")]));
+    steps.push(Step::Append(vec![Event::ChildSpawned { child: Box::new(testing::child(1)) }]));
     steps
 }
 
@@ -103,6 +104,7 @@ impl Driver {
         assert_eq!(scripted(&journal), events(&self.script));
         let state = fold(&journal).unwrap();
         assert!(state.budget.is_balanced() && state.budget.granted.len() == 2);
+        assert_eq!((state.mind.children.len(), state.budget.given), (1, testing::usd("1")));
     }
 }
 

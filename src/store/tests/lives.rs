@@ -60,6 +60,7 @@ fn rules() -> Rules {
         context_tokens: 700,
         counter: Counter::estimate(),
         max_tokens: 100,
+        children: None,
         retry: Retry { max_attempts: Some(4), ..Retry::default() },
         approval: Approval::default(),
         limits: Limits::default(),

@@ -3,9 +3,9 @@ use uuid::Uuid;
 
 use crate::{
     being::{
-        AgentState, Answer, BeingStatus, DeclaredIdentity, Event, Finish, Memory, MindChange, OpenCall, Question, Record, Status,
-        ToolCall, Usage,
-        testing::{birth, state, usd},
+        AgentState, Answer, BeingStatus, Child, ChildStatus, DeclaredIdentity, Event, Finish, Memory, MindChange, OpenCall,
+        Question, Record, Status, ToolCall, Usage,
+        testing::{birth, child, state, usd},
     },
     store::{Boot, line},
     vocab::{Digest, Timestamp, Usd},
@@ -242,6 +242,10 @@ pub(super) fn event() -> impl Strategy<Value = Event> {
             transaction
         }),
         (any::<String>(), money()).prop_map(|(id, usd)| Event::FundsGranted { id, usd }),
+        (any::<u128>(), option::of(any::<String>()))
+            .prop_map(|(n, call_id)| Event::ChildSpawned { child: Box::new(Child { call_id, ..child(n) }) }),
+        (id(), prop_oneof![Just(ChildStatus::Exhausted), Just(ChildStatus::Deleted)])
+            .prop_map(|(id, status)| Event::ChildChanged { id, status }),
         change().prop_map(|change| Event::MindChanged { change }),
         any::<(String, String)>().prop_map(|label| Event::Labelled { labels: [label].into() }),
         any::<String>().prop_map(|message| Event::Warning { message }),
