@@ -1,5 +1,4 @@
 //! The rounds of a cycle: what a being is offered in each.
-#![expect(clippy::indexing_slicing, reason = "a test may fail")]
 
 #[cfg(test)]
 mod support;

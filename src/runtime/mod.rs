@@ -25,7 +25,7 @@ mod think;
 mod unit;
 
 pub use crate::{
-    being::{Answer, Closed, Limit, Question},
+    being::{Answer, Closed, Form, Limit, Question, Word},
     surface::las::SurfaceHealth,
     tool::CatalogueError,
 };

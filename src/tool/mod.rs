@@ -21,6 +21,7 @@ pub mod boundary;
 mod builtin;
 mod catalogue;
 mod files;
+mod form;
 mod layout;
 mod most;
 mod offered;
@@ -30,6 +31,7 @@ mod schema;
 mod toolbox;
 
 pub use catalogue::CatalogueError;
+pub use form::filled;
 pub use most::check_most;
 pub use offered::{Sighting, Sightings};
 pub use revenue::RevenueError;

@@ -10,14 +10,14 @@ use futures::future::join_all;
 use rmcp::{
     ErrorData, Peer, RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, Implementation, InitializeRequestParams, InitializeResult, ListToolsResult,
-        PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+        CallToolRequestParams, CallToolResponse, ClientResult, ElicitRequest, Implementation, InitializeRequestParams,
+        InitializeResult, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, ServerRequest, Tool,
     },
     serve_server,
     service::{RequestContext, ServerInitializeError},
     transport::{async_rw::AsyncRwTransport, stdio_pipes},
 };
-use tokio::task::JoinSet;
+use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
     config::{Joined, KEY, LasConfig, Way},
@@ -27,6 +27,7 @@ use crate::{
     process::{Backoff, Spawn, Talk},
     surface::{
         answer,
+        ask::{self, Ask, Asks, Questions},
         keeper::{Keeper, Phase, chain},
         session::{Aim, Reach},
     },
@@ -54,11 +55,13 @@ pub enum ServeError {
 /// `env` is this process's environment: `PATH` is passed on to the surfaces, `LAS_ONLY` and `LAS_SKIP` filter them, and bearers may
 /// be in it.
 pub async fn serve(env: BTreeMap<String, String>) -> Result<(), ServeError> {
-    let las = Aggregator { env: Arc::new(env), joined: Arc::default() };
+    let (asks, questions) = ask::questions();
+    let las = Aggregator { env: Arc::new(env), joined: Arc::default(), asks };
     let (stdin, stdout) = stdio_pipes();
-    let greeted = serve_server(las.clone(), AsyncRwTransport::new_server(stdin, stdout)).await;
+    let greeted = Box::pin(serve_server(las.clone(), AsyncRwTransport::new_server(stdin, stdout))).await;
     let service = greeted.map_err(|error| ServeError::Ungreeted(Box::new(error)))?;
     let mut tellers = JoinSet::new();
+    tellers.spawn(pass_on(questions, service.peer().clone()));
     for member in las.members().values() {
         tellers.spawn(tell(Arc::clone(&member.keeper), service.peer().clone()));
     }
@@ -79,10 +82,37 @@ async fn tell(keeper: Arc<Keeper>, peer: Peer<RoleServer>) {
     }
 }
 
+/// Passes what surfaces ask on to the other end, and the answers back.
+async fn pass_on(mut questions: Questions, peer: Peer<RoleServer>) {
+    let mut asking = JoinSet::new();
+    loop {
+        tokio::select! {
+            ask = questions.recv() => match ask {
+                Some(ask) => drop(asking.spawn(pass_on_one(ask, peer.clone()))),
+                None => return,
+            },
+            Some(_) = asking.join_next() => {}
+        }
+    }
+}
+
+/// A question that finds no answer is dropped, which cancels it.
+async fn pass_on_one(mut ask: Ask, peer: Peer<RoleServer>) {
+    let request = ServerRequest::ElicitRequest(ElicitRequest::new(ask.params().clone()));
+    let answered = tokio::select! {
+        answered = peer.send_request(request) => answered,
+        () = ask.withdrawn() => return,
+    };
+    if let Ok(ClientResult::ElicitResult(result)) = answered {
+        ask.answer(result);
+    }
+}
+
 #[derive(Debug, Clone)]
 struct Aggregator {
     env: Arc<BTreeMap<String, String>>,
     joined: Arc<OnceLock<BTreeMap<Name, Member>>>,
+    asks: mpsc::Sender<Ask>,
 }
 
 #[derive(Debug)]
@@ -135,7 +165,7 @@ impl Aggregator {
             }
             Way::Url { url, bearer } => Reach::Url { url, bearer: bearer.map(Into::into), env: BTreeMap::clone(&self.env) },
         };
-        Aim { name: name.to_string(), reach, patience, pace }
+        Aim { name: name.to_string(), reach, patience, pace, asks: Asks::new(self.asks.clone()) }
     }
 }
 
