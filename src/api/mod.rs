@@ -9,8 +9,8 @@ mod server;
 mod wire;
 
 pub use crate::reconcile::{
-    Answer, AppliedSet, AppliedSource, BeingFacts, Condition, ConditionKind, Handle, List, ObjectStatus, QuestionFacts, Reconciler,
-    Settings, Status, Truth, add_applied,
+    Answer, AppliedSet, AppliedSource, BeingFacts, Condition, ConditionKind, FormFacts, Handle, List, ObjectStatus, QuestionFacts,
+    Reconciler, Settings, Status, Truth, Word, add_applied,
 };
 pub use client::{AskError, Client};
 pub use schema::schemas;

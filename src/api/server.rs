@@ -115,8 +115,8 @@ async fn delete(State(shared): State<Shared>, Json(request): Json<DeleteRequest>
 }
 
 async fn answer(State(shared): State<Shared>, Json(request): Json<AnswerRequest>) -> Result<Json<()>, Refused> {
-    let AnswerRequest { being, number, answer } = request;
-    shared.handle.answer(being, number, answer).await?;
+    let AnswerRequest { being, number, word } = request;
+    shared.handle.answer(being, number, word).await?;
     Ok(Json(()))
 }
 

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    reconcile::{Answer, AppliedSet, Status},
+    reconcile::{AppliedSet, Status, Word},
     vocab::{Address, Name},
 };
 
@@ -41,7 +41,7 @@ pub enum DeleteRequest {
 pub struct AnswerRequest {
     pub being: Name,
     pub number: u64,
-    pub answer: Answer,
+    pub word: Word,
 }
 
 /// What was taken away.

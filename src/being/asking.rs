@@ -1,4 +1,4 @@
-//! Calls that wait for a person's word.
+//! What waits for a person's word: calls, and what servers ask in the midst of them.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use super::{
     event::Event,
     exchange::{Effect, Ready},
     outcome::Outcome,
-    question::{Answer, Question},
+    question::{Answer, Form, Question},
     rules::Rules,
     step::{Being, Cycle, Turn},
 };
@@ -24,19 +24,39 @@ impl Being {
         ready: &mut Ready,
         now: Timestamp,
     ) -> Turn {
-        let question = Box::new(Question {
+        let question = self.question(rules, cycle.rounds, call, None, now);
+        self.note(ready, Event::InputRequested { question: question.clone() }, now);
+        ready.then = Some(Effect::Ask(question));
+        Turn::Asking { cycle, queue }
+    }
+
+    /// Asks what the server of the call at the front of the queue wants to know; the call goes on.
+    pub(super) fn elicit(
+        &mut self,
+        rules: &Rules,
+        (cycle, queue): (&Cycle, &VecDeque<ToolCall>),
+        form: Form,
+        ready: &mut Ready,
+        now: Timestamp,
+    ) {
+        if let Some(call) = queue.front() {
+            let question = self.question(rules, cycle.rounds, call, Some(form), now);
+            self.note(ready, Event::InputRequested { question }, now);
+        }
+    }
+
+    fn question(&self, rules: &Rules, rounds: u32, call: &ToolCall, form: Option<Form>, now: Timestamp) -> Box<Question> {
+        Box::new(Question {
             number: self.state.questions.asked.saturating_add(1),
             call_id: call.id.clone(),
             tool: call.function.name.clone(),
             arguments: call.function.arguments.clone(),
             asked_at: now,
             until: now.checked_add(rules.approval.within.as_duration()).unwrap_or(Timestamp::MAX),
-            rounds: cycle.rounds,
+            rounds,
             answer: None,
-        });
-        self.note(ready, Event::InputRequested { question: question.clone() }, now);
-        ready.then = Some(Effect::Ask(question));
-        Turn::Asking { cycle, queue }
+            form,
+        })
     }
 
     /// Does what was said about the call at the front of the queue, or goes on waiting where nothing was said yet.
@@ -54,7 +74,7 @@ impl Being {
                 ready.then = Some(Effect::Ask(Box::new(question)));
                 return Turn::Asking { cycle, queue };
             }
-            Some(Answer::Approved) => match queue.front().cloned() {
+            Some(Answer::Approved | Answer::Given) => match queue.front().cloned() {
                 Some(call) => return self.begin_call(call, cycle, queue, ready, now),
                 None => return self.next_round(rules, cycle, ready, now),
             },

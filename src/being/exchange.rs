@@ -10,7 +10,7 @@ use super::{
     gate::Closed,
     mind::MindChange,
     outcome::Outcome,
-    question::{Answer, Question},
+    question::{Answer, Form, Question},
     report::Report,
 };
 use crate::vocab::{Span, Usd};
@@ -24,6 +24,8 @@ pub enum Input {
     Thought { result: Result<Thought, ThinkError>, elapsed: Span },
     /// There are other tools than those that the model was to be asked with, `after` a wait: it is asked with these.
     Retooled { after: Span },
+    /// The server of the call under way asks something of a person.
+    Elicited(Box<Form>),
     /// A tool call ended.
     Called(Outcome),
     /// A question was answered.

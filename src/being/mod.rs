@@ -40,7 +40,7 @@ pub use gate::{Closed, Limit};
 pub use identity::{BadIdentity, DeclaredIdentity, Identity};
 pub use mind::{MAX_KEPT_MEMORIES, Memory, Mind, MindChange, default_prompt};
 pub use outcome::{Outcome, Revenue, Status};
-pub use question::{Answer, Question, Questions};
+pub use question::{Answer, Form, Question, Questions, Word};
 pub use report::{CycleStatus, Report};
 pub use rules::{Approval, Limits, Offer, Retry, Rules};
 pub use state::{ActionRecord, AgentState, BeingStatus, CreatedResources, MAX_RECENT_ACTIONS, SCHEMA_VERSION};

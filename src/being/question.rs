@@ -1,8 +1,9 @@
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::vocab::Timestamp;
 
-/// A call that waits for a person's word (SPEC §3, `input_requested`).
+/// What waits for a person's word (SPEC §3, `input_requested`): whether a call may be made, or what a server asks in the midst of one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Question {
@@ -20,6 +21,31 @@ pub struct Question {
     /// What was said, until the call begins or is told to the being as not made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answer>,
+    /// What the tool's server asks. The call is under way then, and the question ends with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<Form>,
+}
+
+/// What a server asks of a person, after the output boundary.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Form {
+    pub message: String,
+    /// What the values have to fit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Value>,
+    /// Where the person is to go, in the place of giving values here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+}
+
+/// What a person says to a question. The values are for the server that asked, and are kept nowhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Word {
+    pub answer: Answer,
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub values: Map<String, Value>,
 }
 
 /// What became of a question.
@@ -34,8 +60,10 @@ pub enum Answer {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// Nobody answered in time, so the call is not made.
+    /// Nobody answered in time, so the call is not made; or the server no longer waits.
     Expired,
+    /// The server was given what it asked for.
+    Given,
 }
 
 /// The questions of a life: how many there were, and the one that waits. A being does nothing else meanwhile, so there is at most one.

@@ -110,6 +110,7 @@ impl Being {
         let mut ready = Ready::default();
         let mut calls = unanswered(&self.state);
         if let Some(question) = &self.state.questions.open
+            && question.form.is_none()
             && let Some(at) = calls.iter().position(|call| call.id == question.call_id)
         {
             let cycle = Cycle { rounds: question.rounds, ..Cycle::default() };
@@ -174,6 +175,14 @@ impl Being {
             (Turn::Thinking { cycle, attempt }, Input::Thought { result: Err(error), elapsed }) => {
                 self.no_thought(rules, cycle, attempt, error, elapsed, &mut ready, now)
             }
+            (Turn::Calling { cycle, queue }, Input::Elicited(form)) => {
+                self.elicit(rules, (&cycle, &queue), *form, &mut ready, now);
+                Turn::Calling { cycle, queue }
+            }
+            (turn @ Turn::Calling { .. }, Input::Answered { number, answer }) if self.state.questions.is_waiting(number) => {
+                self.note(&mut ready, Event::InputAnswered { number, answer }, now);
+                turn
+            }
             (Turn::Calling { cycle, queue }, Input::Called(outcome)) => self.called(rules, cycle, queue, outcome, &mut ready, now),
             (Turn::Calling { cycle, queue }, Input::Abandoned) => self.called(rules, cycle, queue, lost(), &mut ready, now),
             (Turn::Thinking { .. } | Turn::Asking { .. }, Input::Abandoned) => self.end(Ending::Stopped, &mut ready),
@@ -181,6 +190,7 @@ impl Being {
                 turn,
                 Input::Wake
                 | Input::Retooled { .. }
+                | Input::Elicited(_)
                 | Input::Thought { .. }
                 | Input::Called(_)
                 | Input::Answered { .. }

@@ -49,6 +49,27 @@ fn tools_that_changed_before_a_model_was_asked_are_what_it_is_asked_with() {
     assert_eq!((request.tools.len(), after, being.state().cycle), (1, Span::from_secs(3), 1));
 }
 
+#[test]
+fn what_a_server_asked_ends_with_its_call_and_keeps_no_call_open_after_a_crash() {
+    let call = ToolCall::new("one", "a__ask", "{}");
+    let mut being = awake();
+    let completion =
+        Completion { model: "m".into(), content: None, tool_calls: vec![call], finish: Finish::Stop, usage: Usage::new(1, 1) };
+    let result = Ok(Thought { completion, price: Price::default(), passed_over: Vec::new() });
+    being.step(&rules(), Input::Thought { result, elapsed: Span::ZERO }, Timestamp::UNIX_EPOCH);
+    let form = crate::being::Form { message: "Who?".into(), schema: None, url: None };
+    let asked = being.step(&rules(), Input::Elicited(Box::new(form)), Timestamp::UNIX_EPOCH);
+    assert!(asked.then.is_none() && being.state().questions.is_waiting(1), "{asked:?}");
+    let mut crashed = Being::new(being.state().clone());
+    let given = crate::being::Answer::Given;
+    being.step(&rules(), Input::Answered { number: 1, answer: given }, Timestamp::UNIX_EPOCH);
+    assert!(being.state().questions.waiting().is_none() && being.is_busy());
+
+    let ready = crashed.recover(&["one".to_owned()].into(), Timestamp::UNIX_EPOCH);
+    let [Event::ToolFinished { status: Status::Indeterminate, .. }] = ready.facts.as_slice() else { panic!("{ready:?}") };
+    assert!(crashed.state().questions.open.is_none() && !crashed.is_busy());
+}
+
 fn too_long(being: &mut Being) -> Ready {
     let result = Err(ThinkError { class: ThinkErrorClass::TooLong, message: "brama: HTTP 413".into(), spent: Vec::new() });
     being.step(&rules(), Input::Thought { result, elapsed: Span::ZERO }, Timestamp::UNIX_EPOCH)

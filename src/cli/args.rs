@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-use super::questions::{Approve, Deny, Questions};
+use super::questions::{Answer, Approve, Deny, Questions};
 use crate::{
     manifest::{SETTINGS, Variables},
     vocab::{Address, Name, Span},
@@ -81,13 +81,18 @@ pub(super) enum Verb {
     /// See what is whole of a being's state, keep that, take it elsewhere, or accept an edit.
     #[command(subcommand)]
     State(State),
-    /// List the calls that wait for your approval.
+    /// List what waits for you: calls to approve, and what servers ask.
     #[command(after_help = "Examples:\n  singularity questions\n  singularity questions -o json")]
     Questions(Questions),
     /// Let a call that waits be made, once.
     #[command(after_help = "Example:\n  singularity approve ada.3")]
     Approve(Approve),
-    /// Let a call that waits not be made; the being is told.
+    /// Give a server what it asks for in the midst of a call.
+    #[command(
+        after_help = "Examples:\n  singularity answer ada.3 --value name=Ada --value age=36\n  singularity answer ada.3 --json '{\"name\": \"Ada\"}'"
+    )]
+    Answer(Answer),
+    /// Let a call that waits not be made, or give a server no answer; the being is told.
     #[command(after_help = "Example:\n  singularity deny ada.3 --reason \"too expensive; ask for less\"")]
     Deny(Deny),
     /// Print the JSON Schema of manifests, or write all schemas.

@@ -62,6 +62,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Logs(arguments) => within(many()?, logs::logs(&context, &arguments)),
         Verb::Questions(arguments) => within(many()?, questions::questions(&context, &arguments)),
         Verb::Approve(arguments) => within(many()?, questions::approve(&context, &arguments)),
+        Verb::Answer(arguments) => within(many()?, questions::answer(&context, &arguments)),
         Verb::Deny(arguments) => within(many()?, questions::deny(&context, &arguments)),
         Verb::Delete(arguments) => within(many()?, stop::delete(&context, &arguments)),
         Verb::Down(arguments) => within(many()?, stop::down(&context, &arguments)),

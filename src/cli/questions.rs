@@ -1,7 +1,7 @@
 use std::{fmt, str::FromStr};
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::{
     args::Format,
@@ -11,7 +11,7 @@ use super::{
     table::table,
 };
 use crate::{
-    api::{Answer, AnswerRequest, QuestionFacts},
+    api::{self, AnswerRequest, QuestionFacts, Word},
     vocab::Name,
 };
 
@@ -28,6 +28,19 @@ pub(super) struct Questions {
 pub(super) struct Approve {
     /// The question, such as `ada.3`.
     pub id: QuestionId,
+}
+
+/// Arguments of `answer`.
+#[derive(Debug, Args)]
+pub(super) struct Answer {
+    /// The question, such as `ada.3`.
+    pub id: QuestionId,
+    /// One value; text is read as the number, truth value or list that is asked for.
+    #[arg(long = "value", value_name = "NAME=VALUE", value_parser = named)]
+    pub values: Vec<(String, String)>,
+    /// All values as one JSON object; what `--value` says comes on top.
+    #[arg(long, value_name = "OBJECT", value_parser = object)]
+    pub json: Option<Map<String, Value>>,
 }
 
 /// Arguments of `deny`.
@@ -75,10 +88,19 @@ fn reason(text: &str) -> Result<String, String> {
     }
 }
 
+fn named(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write a name and its value, such as name=Ada")?;
+    Ok((name.trim().to_owned(), value.to_owned()))
+}
+
+fn object(text: &str) -> Result<Map<String, Value>, String> {
+    serde_json::from_str(text).map_err(|error| format!("write a JSON object, such as '{{\"name\": \"Ada\"}}': {error}"))
+}
+
 /// Characters of arguments that a row shows.
 const SHOWN: usize = 60;
 
-/// Lists the calls that wait for a person.
+/// Lists what waits for a person.
 pub(super) async fn questions(context: &Context, arguments: &Questions) -> Result<(), Failure> {
     let list = list(context).await?;
     let waiting: Vec<QuestionFacts> = list.items.into_iter().filter_map(|object| object.being?.question).collect();
@@ -90,7 +112,7 @@ pub(super) async fn questions(context: &Context, arguments: &Questions) -> Resul
             Err(Failure::new(Class::Configuration, "questions are not printed as toml").hinting("use `-o json` or `-o jsonl`"))
         }
         Format::Table | Format::Wide if waiting.is_empty() => {
-            say("no call waits for approval");
+            say("nothing waits for you");
             Ok(())
         }
         Format::Table | Format::Wide => print(&rows(waiting, arguments.output == Format::Wide)),
@@ -105,31 +127,43 @@ fn rows(waiting: Vec<QuestionFacts>, is_wide: bool) -> String {
     let plain = |text: String| text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
     let row = |question: QuestionFacts| {
         let second = |time: &str| time.split('.').next().unwrap_or_default().trim_end_matches('Z').replace('T', " ");
-        vec![question.id, question.tool, short(plain(question.arguments)), second(&question.asked_at), second(&question.until)]
+        let asks = question
+            .form
+            .map_or(question.arguments, |form| form.url.map_or(form.message.clone(), |url| format!("{} {url}", form.message)));
+        vec![question.id, question.tool, short(plain(asks)), second(&question.asked_at), second(&question.until)]
     };
-    table(&["ID", "TOOL", "ARGUMENTS", "ASKED (UTC)", "UNTIL (UTC)"], waiting.into_iter().map(row).collect())
+    table(&["ID", "TOOL", "ARGUMENTS OR QUESTION", "ASKED (UTC)", "UNTIL (UTC)"], waiting.into_iter().map(row).collect())
 }
 
 /// Lets a call be made.
 pub(super) async fn approve(context: &Context, arguments: &Approve) -> Result<(), Failure> {
-    answer(context, &arguments.id, Answer::Approved).await?;
+    tell(context, &arguments.id, api::Answer::Approved, Map::new()).await?;
     say(&format!("approved {}", arguments.id));
     Ok(())
 }
 
 /// Lets a call not be made, and tells the being why.
 pub(super) async fn deny(context: &Context, arguments: &Deny) -> Result<(), Failure> {
-    answer(context, &arguments.id, Answer::Denied { reason: arguments.reason.clone() }).await?;
+    tell(context, &arguments.id, api::Answer::Denied { reason: arguments.reason.clone() }, Map::new()).await?;
     say(&format!("denied {}", arguments.id));
     Ok(())
 }
 
-async fn answer(context: &Context, id: &QuestionId, answer: Answer) -> Result<(), Failure> {
+/// Gives a server what it asks for.
+pub(super) async fn answer(context: &Context, arguments: &Answer) -> Result<(), Failure> {
+    let mut values = arguments.json.clone().unwrap_or_default();
+    values.extend(arguments.values.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))));
+    tell(context, &arguments.id, api::Answer::Given, values).await?;
+    say(&format!("answered {}", arguments.id));
+    Ok(())
+}
+
+async fn tell(context: &Context, id: &QuestionId, answer: api::Answer, values: Map<String, Value>) -> Result<(), Failure> {
     let Some(client) = context.client()? else {
         let what = format!("no daemon runs for {}, so nobody can be told", context.home_path().display());
         let hint = "start it with `singularity apply -f …` or `singularity serve DIR`; the question waits in the being's state";
         return Err(Failure::new(Class::State, what).hinting(hint));
     };
     let QuestionId { being, number } = id.clone();
-    client.answer(&AnswerRequest { being, number, answer }).await.map_err(|error| asked(&error))
+    client.answer(&AnswerRequest { being, number, word: Word { answer, values } }).await.map_err(|error| asked(&error))
 }

@@ -21,7 +21,7 @@ mod sets;
 mod status;
 mod watch;
 
-pub use crate::runtime::Answer;
+pub use crate::runtime::{Answer, Word};
 pub use reconciler::{Applied, Handle, Reconciler, RequestError, Settings};
 pub use sets::{AppliedSet, AppliedSource, add_applied};
-pub use status::{BeingFacts, Condition, ConditionKind, List, ObjectStatus, QuestionFacts, Status, SurfaceFacts, Truth};
+pub use status::{BeingFacts, Condition, ConditionKind, FormFacts, List, ObjectStatus, QuestionFacts, Status, SurfaceFacts, Truth};

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     manifest::{Fleet, Overrides, Problems},
     plan::{Born, judge, plan},
-    runtime::{Answer, Assignment, Failure, Ground, NotAsked, Unit, UnitPhase},
+    runtime::{Assignment, Failure, Ground, NotAsked, Unit, UnitPhase, Word},
     store::{KeepError, remove},
     vocab::{Address, Kind, Name, chain},
 };
@@ -106,7 +106,7 @@ enum Request {
     Apply { set: Name, content: AppliedSet, dry_run: bool, reply: Reply<Applied> },
     Delete { address: Address, purge: bool, reply: Reply<Vec<String>> },
     DeleteSet { set: Name, reply: Reply<Vec<String>> },
-    Answer { being: Name, number: u64, answer: Answer, reply: Reply<()> },
+    Answer { being: Name, number: u64, word: Word, reply: Reply<()> },
 }
 
 type Reply<T> = oneshot::Sender<Result<T, RequestError>>;
@@ -164,8 +164,8 @@ impl Handle {
     }
 
     /// Hands a person's word about a question to its being; done once it is durable.
-    pub async fn answer(&self, being: Name, number: u64, answer: Answer) -> Result<(), RequestError> {
-        self.ask(|reply| Request::Answer { being, number, answer, reply }).await
+    pub async fn answer(&self, being: Name, number: u64, word: Word) -> Result<(), RequestError> {
+        self.ask(|reply| Request::Answer { being, number, word, reply }).await
     }
 
     /// Ends the reconciler once all beings are stopped.
@@ -313,7 +313,7 @@ impl Reconciler {
                 answer => drop(reply.send(answer)),
             },
             Request::DeleteSet { set, reply } => drop(reply.send(self.delete_set(&set).await)),
-            Request::Answer { being, number, answer, reply } => self.pass_on(&being, number, answer, reply),
+            Request::Answer { being, number, word, reply } => self.pass_on(&being, number, word, reply),
         }
     }
 
@@ -397,13 +397,13 @@ impl Reconciler {
     }
 
     /// Gives a person's word to a being, and tells what became of it without waiting here.
-    fn pass_on(&self, being: &Name, number: u64, answer: Answer, reply: Reply<()>) {
+    fn pass_on(&self, being: &Name, number: u64, word: Word, reply: Reply<()>) {
         let id = format!("{being}.{number}");
         let refused = move |why: &dyn fmt::Display| RequestError::Refused(format!("the answer to {id} does not count: {why}"));
         let Some(unit) = self.units.get(being) else {
             return drop(reply.send(Err(refused(&format!("no being/{being} runs; `singularity get` lists what does")))));
         };
-        let Some(ticket) = unit.answer(number, answer) else {
+        let Some(ticket) = unit.answer(number, word) else {
             return drop(reply.send(Err(refused(&NotAsked::Away))));
         };
         tokio::spawn(async move {

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    runtime::{Closed, Failure, Limit, Phase, Question, Snapshot, UnitPhase, UnitView},
+    runtime::{Closed, Failure, Form, Limit, Phase, Question, Snapshot, UnitPhase, UnitView},
     vocab::Name,
 };
 
@@ -167,6 +167,28 @@ pub struct QuestionFacts {
     /// Without an answer until then, the call is not made.
     #[schemars(title = "Until")]
     pub until: String,
+    /// What the tool's server asks in the midst of the call; `singularity answer` takes the values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "Form")]
+    pub form: Option<FormFacts>,
+}
+
+/// What a server asks of a person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Form")]
+pub struct FormFacts {
+    /// In the server's words.
+    #[schemars(title = "Message")]
+    pub message: String,
+    /// What the values have to fit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "Schema")]
+    pub schema: Option<serde_json::Value>,
+    /// Where you are to go, in the place of giving values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "Address")]
+    pub url: Option<String>,
 }
 
 impl QuestionFacts {
@@ -178,6 +200,7 @@ impl QuestionFacts {
             arguments: question.arguments.clone(),
             asked_at: question.asked_at.to_string(),
             until: question.until.to_string(),
+            form: question.form.clone().map(|Form { message, schema, url }| FormFacts { message, schema, url }),
         }
     }
 }
@@ -308,7 +331,9 @@ pub(super) fn activity(view: &UnitView, snapshot: Option<&Snapshot>) -> String {
             Phase::Retrying => "asking a model again".to_owned(),
             Phase::Calling { tool } => format!("calling {tool}"),
             Phase::Asking { tool, until, .. } => {
-                format!("waiting for approval of {tool} until {}", until.strftime("%Y-%m-%d %H:%MZ"))
+                let is_form = snapshot.and_then(|seen| seen.question.as_ref()).is_some_and(|question| question.form.is_some());
+                let what = if is_form { "an answer to" } else { "approval of" };
+                format!("waiting for {what} {tool} until {}", until.strftime("%Y-%m-%d %H:%MZ"))
             }
             Phase::Resting { until } => format!("resting until {}", until.strftime("%H:%M:%SZ")),
             Phase::Paused => "paused".to_owned(),

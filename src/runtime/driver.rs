@@ -10,11 +10,11 @@ use super::{
     animate::Tools,
     clock::Stopwatch,
     ledger::Pass,
-    questions::{NotAsked, refuse},
+    questions::{NotAsked, Open, refuse},
     refit::{Building, finished},
 };
 use crate::{
-    being::{Answer, Being, Effect, Ending, Event, Input, Ready, Report, Rules, ToolCall},
+    being::{Being, Effect, Ending, Event, Input, Ready, Report, Rules, ToolCall, Word},
     model::Reach,
     store::{Life, StoreError},
     tool::Stamp,
@@ -29,7 +29,7 @@ pub enum Command {
     /// Take an edited assignment; the answer says whether it is in force.
     Assign(Box<Assignment>, oneshot::Sender<Result<(), AnimateError>>),
     /// Take what a person said about a question; the answer says whether it counts.
-    Answer { number: u64, answer: Answer, reply: oneshot::Sender<Result<(), NotAsked>> },
+    Answer { number: u64, word: Word, reply: oneshot::Sender<Result<(), NotAsked>> },
 }
 
 /// When a being ends by itself.
@@ -326,7 +326,9 @@ impl Driver {
     ) -> Result<Option<T>, StoreError> {
         // A call goes through the tools that it began with, so they are not taken away under it.
         let may_swap = !matches!(phase, Phase::Calling { .. });
-        self.show(phase);
+        let las = Arc::clone(&self.tools.las);
+        let mut open: Option<Open> = None;
+        self.show(phase.clone());
         let mut effect = std::pin::pin!(effect);
         let mut deadline = None;
         loop {
@@ -336,14 +338,25 @@ impl Driver {
                     None => std::future::pending().await,
                 }
             };
+            let may_ask = !may_swap && open.is_none();
             tokio::select! {
                 biased;
                 result = &mut effect => return Ok(Some(result)),
                 () = give_up => return Ok(None),
+                ask = las.asked(), if may_ask => open = self.elicit(ask, &phase).await?,
+                () = Open::overdue(&mut open) => {
+                    self.give_up_asking(open.take(), &phase).await?;
+                }
                 result = finished(&mut self.building), if may_swap => self.built(result).await?,
                 command = commands.recv() => match command {
                     Some(Command::Assign(assignment, reply)) => self.assign(*assignment, reply).await?,
-                    Some(Command::Answer { number, reply, .. }) => refuse(reply, self.not_asked(number)),
+                    Some(Command::Answer { number, word, reply }) => match open.take() {
+                        Some(asked) if asked.number == number => open = self.give(asked, word, reply, &phase).await?,
+                        other => {
+                            open = other;
+                            refuse(reply, self.not_asked(number));
+                        }
+                    },
                     Some(Command::Stop) if deadline.is_none() => {
                         self.tell(Input::Stop).await?;
                         self.show(Phase::Stopping);

@@ -26,7 +26,7 @@ mod think;
 mod unit;
 
 pub use crate::{
-    being::{Answer, Child, ChildStatus, Closed, Limit, Question},
+    being::{Answer, Child, ChildStatus, Closed, Form, Limit, Question, Word},
     surface::las::SurfaceHealth,
     tool::CatalogueError,
 };

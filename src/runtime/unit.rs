@@ -11,7 +11,7 @@ use super::{
     questions::refuse,
 };
 use crate::{
-    being::{Answer, Ending},
+    being::{Ending, Word},
     process::Backoff,
     store::Boot,
     vocab::{Timestamp, chain},
@@ -101,9 +101,9 @@ impl Unit {
     }
 
     /// Hands over what a person said about a question; the ticket tells whether it counts. `None` when the unit is too busy to take it now.
-    pub fn answer(&self, number: u64, answer: Answer) -> Option<oneshot::Receiver<Result<(), NotAsked>>> {
+    pub fn answer(&self, number: u64, word: Word) -> Option<oneshot::Receiver<Result<(), NotAsked>>> {
         let (reply, ticket) = oneshot::channel();
-        self.commands.try_send(Command::Answer { number, answer, reply }).ok()?;
+        self.commands.try_send(Command::Answer { number, word, reply }).ok()?;
         Some(ticket)
     }
 

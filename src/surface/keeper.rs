@@ -5,8 +5,8 @@ use std::{
 };
 
 use rmcp::{
-    Peer, RoleClient,
-    model::{CallToolRequestParams, CallToolResult, MetaObject, Tool},
+    Peer, RoleClient, ServiceError,
+    model::{CallToolRequestParams, CallToolResponse, CallToolResult, DEFAULT_MRTR_MAX_ROUNDS, MetaObject, Tool},
 };
 use serde_json::{Map, Value};
 use tokio::{
@@ -17,6 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     CallError, answer,
+    ask::Asks,
     session::{Aim, Listed, OpenError, Reach, Session},
     wire::Faults,
 };
@@ -36,6 +37,7 @@ pub(super) struct Keeper {
     /// The peer is a Las of this make.
     relays: bool,
     faults: Arc<Faults>,
+    asks: Asks,
     view: watch::Receiver<View>,
     stop: watch::Sender<Option<Duration>>,
     task: Mutex<Option<AbortOnDropHandle<()>>>,
@@ -98,6 +100,7 @@ impl Keeper {
             name: aim.name.clone(),
             relays: matches!(aim.reach, Reach::Las { joins: Some(_), .. }),
             faults: Arc::clone(&faults),
+            asks: aim.asks.clone(),
             view: seen,
             stop,
             task: Mutex::new(Some(AbortOnDropHandle::new(tokio::spawn(keep(aim, faults, opened, view, stopped))))),
@@ -139,13 +142,25 @@ impl Keeper {
             Phase::Down { .. } => return Err(answer::unavailable(&self.name, "it was lost and is started again")),
         };
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        match timeout(deadline, peer.call_tool_once(params)).await {
-            Ok(answered) => {
+        match self.asks.within(deadline, self.rounds(&peer, params)).await {
+            Some(answered) => {
                 self.catch_up().await;
                 answer::judge(tool, answered, self.relays)
             }
-            Err(_) => Err(answer::late(tool, deadline)),
+            None => Err(answer::late(tool, deadline)),
         }
+    }
+
+    /// Calls until the server has all that it wants to know; one that always wants more is judged by what it wants.
+    async fn rounds(&self, peer: &Peer<RoleClient>, mut params: CallToolRequestParams) -> Result<CallToolResponse, ServiceError> {
+        let mut answered = peer.call_tool_once(params.clone()).await;
+        for _ in 0..DEFAULT_MRTR_MAX_ROUNDS {
+            let Ok(CallToolResponse::InputRequired(wanted)) = &answered else { break };
+            let Some((responses, state)) = self.asks.fulfil(wanted.clone()).await else { break };
+            (params.input_responses, params.request_state) = (responses, state);
+            answered = peer.call_tool_once(params.clone()).await;
+        }
+        answered
     }
 
     /// Waits, for a moment, until the tools are listed as they are after every change that was told so far.

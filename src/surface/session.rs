@@ -1,11 +1,12 @@
 use std::{collections::BTreeMap, fmt, process::ExitStatus, sync::Arc, time::Duration};
 
 use rmcp::{
-    ClientCacheConfig, ClientHandler, ClientLifecycleMode, Peer, RoleClient, ServiceError,
+    ClientCacheConfig, ClientHandler, ClientLifecycleMode, ErrorData, Peer, RoleClient, ServiceError,
     model::{
-        ClientCapabilities, ClientConfig, Implementation, JsonObject, MetaObject, PaginatedRequestParams, ProtocolVersion, Tool,
+        ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationCapability, FormElicitationCapability,
+        Implementation, JsonObject, MetaObject, PaginatedRequestParams, ProtocolVersion, Tool, UrlElicitationCapability,
     },
-    service::{ClientInitializeError, RunningService, Subscription, serve_client_with_lifecycle_and_ct},
+    service::{ClientInitializeError, RequestContext, RunningService, Subscription, serve_client_with_lifecycle_and_ct},
     transport::{StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig},
 };
 use tokio::{sync::watch, time::timeout};
@@ -15,6 +16,7 @@ use tokio_util::{
 };
 
 use super::{
+    ask::Asks,
     listen,
     wire::{Faults, Heard, Lines},
 };
@@ -44,6 +46,8 @@ pub(super) struct Aim {
     pub(super) patience: Duration,
     /// How long between two attempts.
     pub(super) pace: Backoff,
+    /// Where its questions go.
+    pub(super) asks: Asks,
 }
 
 /// The way to an MCP server.
@@ -122,11 +126,23 @@ pub(super) struct Listed {
 #[derive(Debug, Clone)]
 struct Ear {
     config: ClientConfig,
+    asks: Asks,
 }
 
 impl ClientHandler for Ear {
     fn get_info(&self) -> ClientConfig {
         self.config.clone()
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        tokio::select! {
+            answered = self.asks.ask(request) => Ok(answered),
+            () = context.ct.cancelled() => Err(ErrorData::internal_error("the question was withdrawn", None)),
+        }
     }
 }
 
@@ -190,7 +206,7 @@ impl Aim {
     }
 
     async fn greet(&self, child: &mut Option<Child>, faults: &Arc<Faults>) -> Result<Greeted, Unopened> {
-        let ear = Ear { config: self.config() };
+        let ear = Ear { config: self.config(), asks: self.asks.clone() };
         let close = CancellationToken::new();
         let service = match &self.reach {
             Reach::Command(spawn) | Reach::Las { spawn, .. } => {
@@ -243,6 +259,8 @@ impl Aim {
 
     fn config(&self) -> ClientConfig {
         let mut capabilities = ClientCapabilities::default();
+        let asks = ElicitationCapability::new().with_form(FormElicitationCapability::new());
+        capabilities.elicitation = Some(asks.with_url(UrlElicitationCapability::new()));
         if let Reach::Las { joins: Some((key, joins)), .. } = &self.reach {
             capabilities.experimental = Some(BTreeMap::from([(key.clone(), joins.clone())]));
         }

@@ -21,6 +21,7 @@ pub mod boundary;
 mod builtin;
 mod catalogue;
 mod files;
+mod form;
 mod layout;
 mod most;
 mod offered;
@@ -31,6 +32,7 @@ mod size;
 mod toolbox;
 
 pub use catalogue::CatalogueError;
+pub use form::filled;
 pub use most::check_most;
 pub use offered::{Sighting, Sightings};
 pub use revenue::RevenueError;

@@ -15,10 +15,10 @@ use super::{
     revenue::{self, RevenueError},
 };
 use crate::{
-    being::{Mind, Outcome, Status, ToolCall, ToolDefinition},
+    being::{Form, Mind, Outcome, Status, ToolCall, ToolDefinition},
     manifest::{Boundary, CapabilitySpec, MostSpec, SurfaceSpec, TransportSpec},
     secret::Secrets,
-    surface::{CallError, Remote},
+    surface::{Asked, CallError, Remote},
     vocab::{Name, Timestamp},
 };
 
@@ -265,6 +265,17 @@ impl Toolbox {
             Some(Err(error)) => outcome.warning = Some(not_credited(tool, error)),
         }
         outcome
+    }
+
+    /// What a server asks of a person, where it may be shown: it passes the boundary like an answer. The error is the rule that it broke.
+    pub async fn form(&self, tool: &str, asked: Asked) -> Result<Form, String> {
+        self.know_bearer(tool).await;
+        let Asked { message, schema, url } = asked;
+        let mut shown = json!({ "message": message, "schema": schema, "url": url });
+        self.secrets.hide_in(&mut shown);
+        let Screened { value, .. } =
+            boundary::screen(shown, &self.layout, Boundary::Reject).map_err(|broken| broken.to_string())?;
+        serde_json::from_value(value).map_err(|error| error.to_string())
     }
 
     /// Passes an outcome through the boundary.

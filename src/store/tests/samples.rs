@@ -3,7 +3,7 @@ use uuid::Uuid;
 
 use crate::{
     being::{
-        AgentState, Answer, BeingStatus, Child, ChildStatus, DeclaredIdentity, Event, Finish, Memory, MindChange, OpenCall,
+        AgentState, Answer, BeingStatus, Child, ChildStatus, DeclaredIdentity, Event, Finish, Form, Memory, MindChange, OpenCall,
         Question, Record, Status, ToolCall, Usage,
         testing::{birth, child, state, usd},
     },
@@ -201,13 +201,22 @@ fn answer() -> impl Strategy<Value = Answer> {
     prop_oneof![
         Just(Answer::Approved),
         option::of(any::<String>()).prop_map(|reason| Answer::Denied { reason }),
-        Just(Answer::Expired)
+        Just(Answer::Expired),
+        Just(Answer::Given)
     ]
 }
 
+fn form() -> impl Strategy<Value = Form> {
+    any::<(String, bool, Option<String>)>().prop_map(|(message, has_schema, url)| Form {
+        message,
+        schema: has_schema.then(|| serde_json::json!({ "type": "object" })),
+        url,
+    })
+}
+
 fn question() -> impl Strategy<Value = Question> {
-    (any::<(u64, String, String, String, u32)>(), instant(), instant(), option::of(answer())).prop_map(
-        |((number, call_id, tool, arguments, rounds), asked_at, until, answer)| Question {
+    (any::<(u64, String, String, String, u32)>(), instant(), instant(), option::of(answer()), option::of(form())).prop_map(
+        |((number, call_id, tool, arguments, rounds), asked_at, until, answer, form)| Question {
             number,
             call_id,
             tool,
@@ -216,6 +225,7 @@ fn question() -> impl Strategy<Value = Question> {
             until,
             rounds,
             answer,
+            form,
         },
     )
 }

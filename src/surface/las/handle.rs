@@ -1,6 +1,7 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use serde_json::{Map, Value};
+use tokio::sync::{Mutex, mpsc};
 
 use super::{
     config::{KEY, LasConfig},
@@ -11,8 +12,9 @@ use crate::{
     manifest::{ExternalLas, SurfaceSpec},
     process::{Backoff, Confinement, Spawn, Talk},
     surface::{
-        Call, CallError, OpenError, Remote, RemoteTool,
+        Ask, Call, CallError, OpenError, Remote, RemoteTool,
         answer::{self, REMOTE_TOOL},
+        ask::{self, Asks, Questions},
         keeper::{Keeper, Phase},
         session::{Aim, Reach},
     },
@@ -76,17 +78,19 @@ pub struct Las {
     /// `None` when nothing was selected: then no process is needed.
     keeper: Option<Keeper>,
     timeouts: BTreeMap<Name, Duration>,
+    questions: Mutex<Questions>,
 }
 
 impl Las {
     /// Starts a Las and waits until each of its surfaces is up or has failed once.
     pub async fn start(start: LasStart) -> Result<Self, LasError> {
         let timeouts = start.surfaces.iter().map(|(name, spec)| (name.clone(), spec.timeout.as_duration())).collect();
-        let keeper = match start.aim() {
+        let (asks, questions) = ask::questions();
+        let keeper = match start.aim(asks) {
             Some(aim) => Some(Keeper::open(aim).await.map_err(|error| LasError::NotStarted(Box::new(error)))?),
             None => None,
         };
-        let las = Self { keeper, timeouts };
+        let las = Self { keeper, timeouts, questions: Mutex::new(questions) };
         let missing = start.required.iter().find(|surface| !las.exposes(surface));
         if let Some(surface) = missing {
             let because = las.trouble(surface);
@@ -115,6 +119,14 @@ impl Las {
             }
         }
         healths
+    }
+
+    /// Waits for what a server asks of a person in the midst of a call. Cancel safe.
+    pub async fn asked(&self) -> Ask {
+        match self.questions.lock().await.recv().await {
+            Some(ask) => ask,
+            None => std::future::pending().await,
+        }
     }
 
     /// Which of its lists [`Remote::tools`] yields now: the same number, the same list.
@@ -167,7 +179,7 @@ impl Remote for Las {
 }
 
 impl LasStart {
-    fn aim(&self) -> Option<Aim> {
+    fn aim(&self, asks: mpsc::Sender<Ask>) -> Option<Aim> {
         let mut env = clean(&self.env);
         let (command, joins) = match &self.external {
             Some(external) => {
@@ -194,6 +206,7 @@ impl LasStart {
             talk: talk("las".to_owned()),
         };
         let patience = self.patience.saturating_add(MARGIN);
-        Some(Aim { name: "las".to_owned(), reach: Reach::Las { spawn, joins }, patience, pace: self.pace.clone() })
+        let (reach, pace, asks) = (Reach::Las { spawn, joins }, self.pace.clone(), Asks::new(asks));
+        Some(Aim { name: "las".to_owned(), reach, patience, pace, asks })
     }
 }

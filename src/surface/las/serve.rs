@@ -12,16 +12,17 @@ use futures::future::join_all;
 use rmcp::{
     ErrorData, Peer, RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, GetPromptRequestParams, GetPromptResponse,
-        Implementation, InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult,
-        ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
-        ServerCapabilities, ServerConfig, SetLevelRequestParams, Tool,
+        CallToolRequestParams, CallToolResponse, ClientResult, CompleteRequestParams, CompleteResult, ElicitRequest,
+        GetPromptRequestParams, GetPromptResponse, Implementation, InitializeRequestParams, InitializeResult, ListPromptsResult,
+        ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
+        ReadResourceResponse, ServerCapabilities, ServerConfig, ServerRequest, SetLevelRequestParams, Tool,
     },
     serve_server,
     service::{NotificationContext, RequestContext, ServerInitializeError},
     transport::{async_rw::AsyncRwTransport, stdio_pipes},
 };
-use tokio::task::JoinSet;
+use tokio::{sync::mpsc, task::JoinSet};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     config::{Joined, KEY, LasConfig, Way},
@@ -32,6 +33,7 @@ use crate::{
     process::{Backoff, Spawn, Talk},
     surface::{
         Terms, answer,
+        ask::{self, Ask, Asks, Questions},
         keeper::{Keeper, Phase, chain},
         session::{Aim, Reach},
     },
@@ -75,7 +77,8 @@ impl Clash {
 /// `env` is this process's environment: `PATH` is passed on to the surfaces, `LAS_ONLY` and `LAS_SKIP` filter them, and bearers may
 /// be in it.
 pub async fn serve(env: BTreeMap<String, String>) -> Result<(), ServeError> {
-    Aggregator::new(env, true).serve().await
+    let (las, questions) = Aggregator::new(env, true);
+    las.serve(Some(questions)).await
 }
 
 /// Tells the other end whenever a surface changes after its first attempt.
@@ -86,6 +89,32 @@ async fn tell(keeper: Arc<Keeper>, peer: Peer<RoleServer>) {
         if peer.notify_tool_list_changed().await.is_err() {
             return;
         }
+    }
+}
+
+/// Passes what surfaces ask on to the other end, and the answers back.
+async fn pass_on(mut questions: Questions, peer: Peer<RoleServer>) {
+    let mut asking = JoinSet::new();
+    loop {
+        tokio::select! {
+            ask = questions.recv() => match ask {
+                Some(ask) => drop(asking.spawn(pass_on_one(ask, peer.clone()))),
+                None => return,
+            },
+            Some(_) = asking.join_next() => {}
+        }
+    }
+}
+
+/// A question that finds no answer is dropped, which cancels it.
+async fn pass_on_one(mut ask: Ask, peer: Peer<RoleServer>) {
+    let request = ServerRequest::ElicitRequest(ElicitRequest::new(ask.params().clone()));
+    let answered = tokio::select! {
+        answered = peer.send_request(request) => answered,
+        () = ask.withdrawn() => return,
+    };
+    if let Ok(ClientResult::ElicitResult(result)) = answered {
+        ask.answer(result);
     }
 }
 
@@ -100,6 +129,7 @@ pub(super) struct Aggregator {
     alone: bool,
     /// Tell this peer of changes, and end with it.
     tellers: Arc<Mutex<JoinSet<()>>>,
+    asks: mpsc::Sender<Ask>,
 }
 
 #[derive(Debug)]
@@ -110,8 +140,10 @@ struct Member {
 }
 
 impl Aggregator {
-    pub(super) fn new(env: BTreeMap<String, String>, prefixes: bool) -> Self {
-        Self { env: Arc::new(env), joined: Arc::default(), prefixes, alone: false, tellers: Arc::default() }
+    /// With it come the questions of its surfaces, for a daemon to answer.
+    pub(super) fn new(env: BTreeMap<String, String>, prefixes: bool) -> (Self, Questions) {
+        let (asks, questions) = ask::questions();
+        (Self { env: Arc::new(env), joined: Arc::default(), prefixes, alone: false, tellers: Arc::default(), asks }, questions)
     }
 
     /// For clients other than a daemon.
@@ -125,12 +157,15 @@ impl Aggregator {
     }
 
     /// Serves the one peer at standard input and output until it is gone, then ends every surface.
-    pub(super) async fn serve(&self) -> Result<(), ServeError> {
+    pub(super) async fn serve(&self, questions: Option<Questions>) -> Result<(), ServeError> {
         let (stdin, stdout) = stdio_pipes();
         let greeted = Box::pin(serve_server(self.clone(), AsyncRwTransport::new_server(stdin, stdout))).await;
         let ended = match greeted {
             Ok(service) => {
+                let pass = questions.map(|questions| pass_on(questions, service.peer().clone()));
+                let passing = pass.map(|pass| AbortOnDropHandle::new(tokio::spawn(pass)));
                 let _ = service.waiting().await;
+                drop(passing);
                 Ok(())
             }
             Err(error) => Err(ServeError::Ungreeted(Box::new(error))),
@@ -248,7 +283,7 @@ impl Aggregator {
             }
             Way::Url { url, bearer } => Reach::Url { url, bearer: bearer.map(Into::into), env: BTreeMap::clone(&self.env) },
         };
-        Aim { name: name.to_string(), reach, patience, pace }
+        Aim { name: name.to_string(), reach, patience, pace, asks: Asks::new(self.asks.clone()) }
     }
 }
 

@@ -73,7 +73,7 @@ impl Standing {
     pub async fn serve(self, stop: impl Future<Output = ()>) -> Result<(), StandError> {
         let las = self.join().await?;
         tokio::select! {
-            ended = las.serve() => ended?,
+            ended = las.serve(None) => ended?,
             () = stop => las.stop().await,
         }
         Ok(())
@@ -124,7 +124,8 @@ impl Standing {
         let Self { surfaces, workspace, env, prefixes } = self;
         let config = select(&surfaces, &workspace, &env)?;
         let terms = surfaces.iter().map(|(name, spec)| (name.clone(), Terms::new(&spec.terms))).collect();
-        let las = Aggregator::new(env, prefixes).alone();
+        let (las, _) = Aggregator::new(env, prefixes);
+        let las = las.alone();
         las.join(config, terms);
         if !prefixes && let Err(clash) = unambiguous(&las).await {
             las.stop().await;
