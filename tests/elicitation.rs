@@ -1,5 +1,5 @@
 //! What servers ask of people in the midst of calls: never lost on the way, never answered by anyone else, over when the call is.
-#![expect(clippy::indexing_slicing, reason = "a test may fail")]
+#![expect(clippy::expect_used, clippy::disallowed_methods, reason = "a test may fail, and looks at the time")]
 
 #[cfg(test)]
 mod support;
