@@ -6,7 +6,7 @@ use std::{
 
 use rmcp::{
     Peer, RoleClient,
-    model::{CallToolRequestParams, CallToolResult, MetaObject, Tool},
+    model::{CallToolRequestParams, CallToolResult, MetaObject, ProgressToken, Tool},
 };
 use serde_json::{Map, Value};
 use tokio::{
@@ -17,6 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     CallError, answer,
+    pending::Pending,
     session::{Aim, Listed, OpenError, Reach, Session},
     wire::Faults,
 };
@@ -118,17 +119,38 @@ impl Keeper {
         arguments: Map<String, Value>,
         deadline: Duration,
     ) -> Result<CallToolResult, CallError> {
-        let peer = match self.view.borrow().phase.clone() {
-            Phase::Up(peer) if !peer.is_transport_closed() => peer,
-            Phase::Up(_) => return Err(answer::unavailable(&self.name, "its connection has just closed")),
-            Phase::Starting => return Err(answer::unavailable(&self.name, "it is starting")),
-            // The reason may hold what nobody but an operator should read; it is in the log and in the health.
-            Phase::Down { .. } => return Err(answer::unavailable(&self.name, "it was lost and is started again")),
-        };
+        self.call_followed(tool, arguments, deadline, |_| ()).await
+    }
+
+    /// The same; `follow` is told by which token the server tells how far it is, and what it yields is kept until the answer is there.
+    pub(super) async fn call_followed<F>(
+        &self,
+        tool: &str,
+        arguments: Map<String, Value>,
+        deadline: Duration,
+        follow: impl FnOnce(Option<&ProgressToken>) -> F,
+    ) -> Result<CallToolResult, CallError> {
+        let peer = self.peer()?;
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        match timeout(deadline, peer.call_tool_once(params)).await {
+        let calling = async {
+            let pending = Pending::send(&peer, params).await?;
+            let _following = follow(pending.token());
+            pending.answer().await
+        };
+        match timeout(deadline, calling).await {
             Ok(answered) => answer::judge(tool, answered, self.relays),
             Err(_) => Err(answer::late(tool, deadline)),
+        }
+    }
+
+    /// The server, to be asked.
+    pub(super) fn peer(&self) -> Result<Peer<RoleClient>, CallError> {
+        match self.view.borrow().phase.clone() {
+            Phase::Up(peer) if !peer.is_transport_closed() => Ok(peer),
+            Phase::Up(_) => Err(answer::unavailable(&self.name, "its connection has just closed")),
+            Phase::Starting => Err(answer::unavailable(&self.name, "it is starting")),
+            // The reason may hold what nobody but an operator should read; it is in the log and in the health.
+            Phase::Down { .. } => Err(answer::unavailable(&self.name, "it was lost and is started again")),
         }
     }
 

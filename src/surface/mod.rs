@@ -18,6 +18,8 @@
 mod answer;
 mod keeper;
 pub mod las;
+mod pending;
+mod relay;
 mod session;
 mod shape;
 mod terms;

@@ -11,7 +11,10 @@ use rmcp::{
 use tokio::{sync::Notify, time::timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::wire::{Faults, Lines};
+use super::{
+    relay::{Relay, Relayed},
+    wire::{Faults, Lines},
+};
 use crate::{
     manifest::SecretSource,
     process::{Backoff, Child, Spawn, SpawnError, Tail},
@@ -38,6 +41,8 @@ pub(super) struct Aim {
     pub(super) patience: Duration,
     /// How long between two attempts.
     pub(super) pace: Backoff,
+    /// Who passes on what the server says and asks; without one it may ask nothing.
+    pub(super) relay: Option<Arc<dyn Relay>>,
 }
 
 /// The way to an MCP server.
@@ -187,6 +192,7 @@ impl Aim {
     async fn greet(&self, child: &mut Option<Child>, faults: &Arc<Faults>) -> Result<Greeted, Unopened> {
         let changed = Arc::new(Notify::new());
         let ear = Ear { config: self.config(), changed: Arc::clone(&changed) };
+        let ear = Relayed { ear, relay: self.relay.clone() };
         let close = CancellationToken::new();
         let service = match &self.reach {
             Reach::Command(spawn) | Reach::Las { spawn, .. } => {
@@ -202,6 +208,9 @@ impl Aim {
         };
         let service = service.map_err(|error| Unopened::Handshake(Box::new(error)))?;
         let listed = list(service.peer()).await.map_err(|error| Unopened::NoList(Box::new(error)))?;
+        if let Some(relay) = &self.relay {
+            relay.greeted(service.peer()).await;
+        }
         Ok(Greeted { service, close, changed, listed })
     }
 
@@ -229,7 +238,7 @@ impl Aim {
     }
 
     fn config(&self) -> ClientConfig {
-        let mut capabilities = ClientCapabilities::default();
+        let mut capabilities = self.relay.as_ref().map_or_else(ClientCapabilities::default, |relay| relay.capabilities());
         if let Reach::Las { joins: Some((key, joins)), .. } = &self.reach {
             capabilities.experimental = Some(BTreeMap::from([(key.clone(), joins.clone())]));
         }
@@ -254,7 +263,7 @@ impl Aim {
 }
 
 struct Greeted {
-    service: RunningService<RoleClient, Ear>,
+    service: RunningService<RoleClient, Relayed<Ear>>,
     close: CancellationToken,
     changed: Arc<Notify>,
     listed: Listed,

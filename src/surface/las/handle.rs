@@ -189,6 +189,7 @@ impl LasStart {
             talk: talk("las".to_owned()),
         };
         let patience = self.patience.saturating_add(MARGIN);
-        Some(Aim { name: "las".to_owned(), reach: Reach::Las { spawn, joins }, patience, pace: self.pace.clone() })
+        let reach = Reach::Las { spawn, joins };
+        Some(Aim { name: "las".to_owned(), reach, patience, pace: self.pace.clone(), relay: None })
     }
 }

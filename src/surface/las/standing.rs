@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use rmcp::model::{ClientCapabilities, ElicitationCapability, SamplingCapability};
 use tokio::{net::TcpListener, time::sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -125,7 +126,7 @@ impl Standing {
         let config = select(&surfaces, &workspace, &env)?;
         let terms = surfaces.iter().map(|(name, spec)| (name.clone(), Terms::new(&spec.terms))).collect();
         let las = Aggregator::new(env, prefixes).alone();
-        las.join(config, terms);
+        las.join(config, terms, &wants());
         if !prefixes && let Err(clash) = unambiguous(&las).await {
             las.stop().await;
             return Err(clash.into());
@@ -138,6 +139,14 @@ async fn unambiguous(las: &Aggregator) -> Result<(), Clash> {
     las.tools().await?;
     las.prompts().await?;
     Ok(())
+}
+
+/// What surfaces may ask for. Clients come and go; for one that does not take it, it is refused when it is asked.
+fn wants() -> ClientCapabilities {
+    let mut wants = ClientCapabilities::default();
+    wants.elicitation = Some(ElicitationCapability::default());
+    wants.sampling = Some(SamplingCapability::default());
+    wants
 }
 
 fn select(
