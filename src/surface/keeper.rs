@@ -6,7 +6,7 @@ use std::{
 
 use rmcp::{
     Peer, RoleClient, ServiceError,
-    model::{CallToolRequestParams, CallToolResponse, CallToolResult, DEFAULT_MRTR_MAX_ROUNDS, MetaObject, Tool},
+    model::{CallToolRequestParams, CallToolResponse, CallToolResult, DEFAULT_MRTR_MAX_ROUNDS, MetaObject, ProgressToken, Tool},
 };
 use serde_json::{Map, Value};
 use tokio::{
@@ -18,6 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{
     CallError, answer,
     ask::Asks,
+    pending::Pending,
     session::{Aim, Listed, OpenError, Reach, Session},
     wire::Faults,
 };
@@ -134,15 +135,20 @@ impl Keeper {
         arguments: Map<String, Value>,
         deadline: Duration,
     ) -> Result<CallToolResult, CallError> {
-        let peer = match self.view.borrow().phase.clone() {
-            Phase::Up(peer) if !peer.is_transport_closed() => peer,
-            Phase::Up(_) => return Err(answer::unavailable(&self.name, "its connection has just closed")),
-            Phase::Starting => return Err(answer::unavailable(&self.name, "it is starting")),
-            // The reason may hold what nobody but an operator should read; it is in the log and in the health.
-            Phase::Down { .. } => return Err(answer::unavailable(&self.name, "it was lost and is started again")),
-        };
+        self.call_followed(tool, arguments, deadline, |_| ()).await
+    }
+
+    /// The same; `follow` is told by which token the server tells how far it is, and what it yields is kept until the answer is there.
+    pub(super) async fn call_followed<F>(
+        &self,
+        tool: &str,
+        arguments: Map<String, Value>,
+        deadline: Duration,
+        follow: impl FnOnce(Option<&ProgressToken>) -> F,
+    ) -> Result<CallToolResult, CallError> {
+        let peer = self.peer()?;
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        match self.asks.within(deadline, self.rounds(&peer, params)).await {
+        match self.asks.within(deadline, self.rounds(&peer, params, follow)).await {
             Some(answered) => {
                 self.catch_up().await;
                 answer::judge(tool, answered, self.relays)
@@ -152,8 +158,15 @@ impl Keeper {
     }
 
     /// Calls until the server has all that it wants to know; one that always wants more is judged by what it wants.
-    async fn rounds(&self, peer: &Peer<RoleClient>, mut params: CallToolRequestParams) -> Result<CallToolResponse, ServiceError> {
-        let mut answered = peer.call_tool_once(params.clone()).await;
+    async fn rounds<F>(
+        &self,
+        peer: &Peer<RoleClient>,
+        mut params: CallToolRequestParams,
+        follow: impl FnOnce(Option<&ProgressToken>) -> F,
+    ) -> Result<CallToolResponse, ServiceError> {
+        let pending = Pending::send(peer, params.clone()).await?;
+        let _following = follow(pending.token());
+        let mut answered = pending.answer().await;
         for _ in 0..DEFAULT_MRTR_MAX_ROUNDS {
             let Ok(CallToolResponse::InputRequired(wanted)) = &answered else { break };
             let Some((responses, state)) = self.asks.fulfil(wanted.clone()).await else { break };
@@ -169,6 +182,17 @@ impl Keeper {
         let mut view = self.view.clone();
         let known = view.wait_for(|view| view.as_of >= told || !matches!(view.phase, Phase::Up(_)));
         let _ = timeout(CATCHING_UP, known).await;
+    }
+
+    /// The server, to be asked.
+    pub(super) fn peer(&self) -> Result<Peer<RoleClient>, CallError> {
+        match self.view.borrow().phase.clone() {
+            Phase::Up(peer) if !peer.is_transport_closed() => Ok(peer),
+            Phase::Up(_) => Err(answer::unavailable(&self.name, "its connection has just closed")),
+            Phase::Starting => Err(answer::unavailable(&self.name, "it is starting")),
+            // The reason may hold what nobody but an operator should read; it is in the log and in the health.
+            Phase::Down { .. } => Err(answer::unavailable(&self.name, "it was lost and is started again")),
+        }
     }
 
     /// Ends the server: closes the connection, asks, and kills when `grace` has passed. Dropping the future kills at once.

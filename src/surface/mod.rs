@@ -22,6 +22,8 @@ mod ask;
 mod keeper;
 pub mod las;
 mod listen;
+mod pending;
+mod relay;
 mod session;
 mod shape;
 mod terms;

@@ -18,6 +18,7 @@ use tokio_util::{
 use super::{
     ask::Asks,
     listen,
+    relay::{Relay, Relayed},
     wire::{Faults, Heard, Lines},
 };
 use crate::{
@@ -46,8 +47,10 @@ pub(super) struct Aim {
     pub(super) patience: Duration,
     /// How long between two attempts.
     pub(super) pace: Backoff,
-    /// Where its questions go.
+    /// Where its questions go that a daemon answers.
     pub(super) asks: Asks,
+    /// Who passes on what the server says and asks, in the place of `asks`.
+    pub(super) relay: Option<Arc<dyn Relay>>,
 }
 
 /// The way to an MCP server.
@@ -146,6 +149,14 @@ impl ClientHandler for Ear {
     }
 }
 
+/// What a server may ask a person for.
+fn asks() -> ClientCapabilities {
+    let asks = ElicitationCapability::new().with_form(FormElicitationCapability::new());
+    let mut capabilities = ClientCapabilities::default();
+    capabilities.elicitation = Some(asks.with_url(UrlElicitationCapability::new()));
+    capabilities
+}
+
 /// A connection that is up, and the process behind it.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -206,7 +217,7 @@ impl Aim {
     }
 
     async fn greet(&self, child: &mut Option<Child>, faults: &Arc<Faults>) -> Result<Greeted, Unopened> {
-        let ear = Ear { config: self.config(), asks: self.asks.clone() };
+        let ear = Relayed { ear: Ear { config: self.config(), asks: self.asks.clone() }, relay: self.relay.clone() };
         let close = CancellationToken::new();
         let service = match &self.reach {
             Reach::Command(spawn) | Reach::Las { spawn, .. } => {
@@ -229,6 +240,9 @@ impl Aim {
         let mut changes = faults.changes();
         let as_of = *changes.borrow_and_update();
         let listed = list(service.peer(), as_of).await.map_err(|error| Unopened::NoList(Box::new(error)))?;
+        if let Some(relay) = &self.relay {
+            relay.greeted(service.peer()).await;
+        }
         Ok(Greeted { service, close, changes, listed, stream })
     }
 
@@ -258,9 +272,7 @@ impl Aim {
     }
 
     fn config(&self) -> ClientConfig {
-        let mut capabilities = ClientCapabilities::default();
-        let asks = ElicitationCapability::new().with_form(FormElicitationCapability::new());
-        capabilities.elicitation = Some(asks.with_url(UrlElicitationCapability::new()));
+        let mut capabilities = self.relay.as_ref().map_or_else(asks, |relay| relay.capabilities());
         if let Reach::Las { joins: Some((key, joins)), .. } = &self.reach {
             capabilities.experimental = Some(BTreeMap::from([(key.clone(), joins.clone())]));
         }
@@ -285,7 +297,7 @@ impl Aim {
 }
 
 struct Greeted {
-    service: RunningService<RoleClient, Ear>,
+    service: RunningService<RoleClient, Relayed<Ear>>,
     close: CancellationToken,
     changes: watch::Receiver<u64>,
     listed: Listed,

@@ -207,6 +207,6 @@ impl LasStart {
         };
         let patience = self.patience.saturating_add(MARGIN);
         let (reach, pace, asks) = (Reach::Las { spawn, joins }, self.pace.clone(), Asks::new(asks));
-        Some(Aim { name: "las".to_owned(), reach, patience, pace, asks })
+        Some(Aim { name: "las".to_owned(), reach, patience, pace, asks, relay: None })
     }
 }

@@ -18,6 +18,11 @@
 //! that it begins like, is asked for it: no other is told. Completion goes the same ways, and a level of logging to all who log.
 //! `allow`, `deny` and `rename` are about tools alone. A list that a surface does not give is left out, and the log says so.
 //!
+//! What a surface says unasked goes on too: progress to whoever made the call, under that one's token; what it logs to whoever wants to
+//! hear that level; word of a changed resource to whoever follows it. What it *asks* in mid-call — elicitation, sampling, roots — is put
+//! to the client that made the call, when that takes it. Where calls of several clients are under way on one surface, nothing in MCP
+//! says to which of them a question belongs, so it is refused rather than shown to the wrong one.
+//!
 //! # What passes between the two
 //! - What to join travels in the `initialize` request, as the experimental capability `singularity.las/1`: nothing is on a command
 //!   line, in a file or in the environment. Secrets do not travel: a bearer's *source* does, and Las reads it at each connection.
@@ -31,9 +36,12 @@
 //! - No process of a surface outlives the daemon ([`crate::process`]).
 //!
 //! # Caveats
-//! A surface of scope `shared` runs as a process of each Las.
+//! - A surface of scope `shared` runs as a process of each Las.
+//! - A question that comes as a result which requires input, as servers of 2026-07-28 ask, is not put to anyone: the call fails.
 
 mod config;
+mod desk;
+mod guests;
 mod handle;
 mod health;
 mod http;

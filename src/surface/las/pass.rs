@@ -1,5 +1,5 @@
 //! What surfaces have beside tools, passed on: prompts, resources and their templates, completion, the level of logging.
-#![expect(deprecated, reason = "clients of today still set a level of logging")]
+#![expect(deprecated, reason = "clients of today set a level of logging, and subscribe by request")]
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use rmcp::{
     model::{
         CompleteRequestParams, CompleteResult, GetPromptRequestParams, GetPromptResponse, PaginatedRequestParams, Prompt,
         ReadResourceRequestParams, ReadResourceResponse, Reference, Resource, ResourceTemplate, ServerCapabilities,
-        SetLevelRequestParams,
+        SetLevelRequestParams, SubscribeRequestParams, UnsubscribeRequestParams,
     },
 };
 use tokio::time::timeout;
@@ -186,7 +186,24 @@ impl Aggregator {
         surface.answer(surface.peer.complete(request)).await
     }
 
-    /// Tells every surface that logs. The level that was told last holds for all who listen.
+    /// Has the surface that holds a resource tell when it changes.
+    pub(super) async fn follow(&self, request: SubscribeRequestParams) -> Result<(), ErrorData> {
+        let surface = self.holder(&request.uri).await?;
+        let able = |able: &ServerCapabilities| able.resources.as_ref().is_some_and(|able| able.subscribe == Some(true));
+        if !surface.peer.peer_info().is_some_and(|info| able(&info.capabilities)) {
+            let what = format!("surface `{}` does not tell when a resource changes", surface.name);
+            return Err(ErrorData::invalid_request(what, None));
+        }
+        surface.answer(surface.peer.subscribe(request)).await
+    }
+
+    /// Has it tell no more.
+    pub(super) async fn unfollow(&self, request: UnsubscribeRequestParams) -> Result<(), ErrorData> {
+        let surface = self.holder(&request.uri).await?;
+        surface.answer(surface.peer.unsubscribe(request)).await
+    }
+
+    /// Tells every surface that logs the level of whoever listens most closely.
     pub(super) async fn level(&self, request: &SetLevelRequestParams) -> Result<(), ErrorData> {
         let surfaces = self.asked(|able| able.logging.is_some()).await;
         let told = surfaces.iter().map(|surface| surface.answer(surface.peer.set_level(request.clone())));

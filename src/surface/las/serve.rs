@@ -1,4 +1,4 @@
-#![expect(deprecated, reason = "clients of today still set a level of logging")]
+#![expect(deprecated, reason = "clients of today set a level of logging, and subscribe by request")]
 
 use std::{
     borrow::Cow,
@@ -12,10 +12,11 @@ use futures::future::join_all;
 use rmcp::{
     ErrorData, Peer, RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, ClientResult, CompleteRequestParams, CompleteResult, ElicitRequest,
-        GetPromptRequestParams, GetPromptResponse, Implementation, InitializeRequestParams, InitializeResult, ListPromptsResult,
-        ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
-        ReadResourceResponse, ServerCapabilities, ServerConfig, ServerRequest, SetLevelRequestParams, Tool,
+        CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientResult, CompleteRequestParams, CompleteResult,
+        ElicitRequest, GetPromptRequestParams, GetPromptResponse, Implementation, InitializeRequestParams, InitializeResult,
+        ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+        ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, ServerRequest, SetLevelRequestParams,
+        SubscribeRequestParams, Tool, UnsubscribeRequestParams,
     },
     serve_server,
     service::{NotificationContext, RequestContext, ServerInitializeError},
@@ -26,6 +27,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     config::{Joined, KEY, LasConfig, Way},
+    desk::Desk,
+    guests::Guests,
     health::{self, SurfaceHealth},
     pass::Asked,
 };
@@ -35,6 +38,7 @@ use crate::{
         Terms, answer,
         ask::{self, Ask, Asks, Questions},
         keeper::{Keeper, Phase, chain},
+        relay::Relay,
         session::{Aim, Reach},
     },
     vocab::Name,
@@ -129,12 +133,17 @@ pub(super) struct Aggregator {
     alone: bool,
     /// Tell this peer of changes, and end with it.
     tellers: Arc<Mutex<JoinSet<()>>>,
+    /// Where the questions of surfaces go that a daemon answers.
     asks: mpsc::Sender<Ask>,
+    guests: Arc<Guests>,
+    /// Which of the guests this peer is.
+    guest: u64,
 }
 
 #[derive(Debug)]
 struct Member {
     keeper: Arc<Keeper>,
+    desk: Arc<Desk>,
     timeout: Duration,
     terms: Terms,
 }
@@ -143,7 +152,9 @@ impl Aggregator {
     /// With it come the questions of its surfaces, for a daemon to answer.
     pub(super) fn new(env: BTreeMap<String, String>, prefixes: bool) -> (Self, Questions) {
         let (asks, questions) = ask::questions();
-        (Self { env: Arc::new(env), joined: Arc::default(), prefixes, alone: false, tellers: Arc::default(), asks }, questions)
+        let guests = Arc::<Guests>::default();
+        let (env, guest, tellers) = (Arc::new(env), guests.number(), Arc::default());
+        (Self { env, joined: Arc::default(), prefixes, alone: false, tellers, asks, guests, guest }, questions)
     }
 
     /// For clients other than a daemon.
@@ -153,7 +164,7 @@ impl Aggregator {
 
     /// The same surfaces for another peer.
     pub(super) fn for_another(&self) -> Self {
-        Self { tellers: Arc::default(), ..self.clone() }
+        Self { tellers: Arc::default(), guest: self.guests.number(), ..self.clone() }
     }
 
     /// Serves the one peer at standard input and output until it is gone, then ends every surface.
@@ -193,20 +204,24 @@ impl Aggregator {
         };
         let mut config = LasConfig::from_capability(told).map_err(|error| invalid(&error))?;
         config.select(&self.env).map_err(|error| invalid(&error))?;
-        self.join(config, BTreeMap::new());
+        self.join(config, BTreeMap::new(), &ClientCapabilities::default());
         Ok(())
     }
 
-    /// Starts every surface, once and for all. A surface without terms offers all its tools by its own names for them.
-    pub(super) fn join(&self, config: LasConfig, mut terms: BTreeMap<Name, Terms>) {
+    /// Starts every surface, once and for all, and tells each what it may ask for of clients other than a daemon. A surface without terms offers all its tools by its
+    /// own names for them.
+    pub(super) fn join(&self, config: LasConfig, mut terms: BTreeMap<Name, Terms>, wants: &ClientCapabilities) {
         self.joined.get_or_init(|| {
             let LasConfig { surfaces, workspace, patience, pace } = config;
             let patience = patience.as_duration();
             let start = |(name, joined): (Name, Joined)| {
                 let timeout = joined.timeout.as_duration();
-                let aim = self.aim(&name, joined, &workspace, (patience, pace.clone()));
+                let desk = Arc::new(Desk::new(wants.clone(), Arc::clone(&self.guests)));
+                let relay: Arc<dyn Relay> = Arc::<Desk>::clone(&desk);
+                let aim =
+                    Aim { relay: self.alone.then_some(relay), ..self.aim(&name, joined, &workspace, (patience, pace.clone())) };
                 let terms = terms.remove(&name).unwrap_or_default();
-                (name, Member { keeper: Arc::new(Keeper::start(aim)), timeout, terms })
+                (name, Member { keeper: Arc::new(Keeper::start(aim)), desk, timeout, terms })
             };
             surfaces.into_iter().map(start).collect()
         });
@@ -283,7 +298,7 @@ impl Aggregator {
             }
             Way::Url { url, bearer } => Reach::Url { url, bearer: bearer.map(Into::into), env: BTreeMap::clone(&self.env) },
         };
-        Aim { name: name.to_string(), reach, patience, pace, asks: Asks::new(self.asks.clone()) }
+        Aim { name: name.to_string(), reach, patience, pace, asks: Asks::new(self.asks.clone()), relay: None }
     }
 }
 
@@ -300,7 +315,10 @@ impl ServerHandler for Aggregator {
             .enable_logging()
             .enable_completions()
             .enable_prompts()
+            .enable_prompts_list_changed()
             .enable_resources()
+            .enable_resources_list_changed()
+            .enable_resources_subscribe()
             .enable_tools()
             .enable_tool_list_changed()
             .build();
@@ -318,6 +336,7 @@ impl ServerHandler for Aggregator {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        self.guests.greet(self.guest, &context.peer);
         let mut tellers = self.tellers.lock().unwrap_or_else(PoisonError::into_inner);
         // A peer that says it again is told once all the same: the earlier tellers end here.
         *tellers = JoinSet::new();
@@ -390,8 +409,25 @@ impl ServerHandler for Aggregator {
         self.completed(request).await
     }
 
-    async fn set_level(&self, request: SetLevelRequestParams, _context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
-        self.level(&request).await
+    async fn set_level(&self, request: SetLevelRequestParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        let level = self.guests.set_level(self.guest, &context.peer, request.level);
+        self.level(&SetLevelRequestParams::new(level)).await
+    }
+
+    async fn subscribe(&self, request: SubscribeRequestParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        if !self.guests.follow(self.guest, &context.peer, &request.uri) {
+            return Err(ErrorData::invalid_request("too many resources are followed already; unsubscribe from some", None));
+        }
+        let uri = request.uri.clone();
+        let followed = self.follow(request).await;
+        if followed.is_err() {
+            self.guests.unfollow(self.guest, &context.peer, &uri);
+        }
+        followed
+    }
+
+    async fn unsubscribe(&self, request: UnsubscribeRequestParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        if self.guests.unfollow(self.guest, &context.peer, &request.uri) { self.unfollow(request).await } else { Ok(()) }
     }
 
     async fn call_tool(
@@ -404,8 +440,9 @@ impl ServerHandler for Aggregator {
             return Err(ErrorData::invalid_params(format!("unknown Las tool: {}", answer::bounded(&request.name)), None));
         };
         let before = member.keeper.view().edition;
+        let asked = (tool, request.arguments.unwrap_or_default(), member.timeout);
         let result = tokio::select! {
-            result = member.keeper.call(tool, request.arguments.unwrap_or_default(), member.timeout) => result,
+            result = Box::pin(member.desk.call(&member.keeper, asked, self.guest, &context)) => result,
             // Dropping the call tells the surface.
             () = context.ct.cancelled() => return Err(ErrorData::internal_error("the call was cancelled", None)),
         };

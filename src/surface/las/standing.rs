@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use rmcp::model::{ClientCapabilities, ElicitationCapability, SamplingCapability};
 use tokio::{net::TcpListener, time::sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -126,7 +127,7 @@ impl Standing {
         let terms = surfaces.iter().map(|(name, spec)| (name.clone(), Terms::new(&spec.terms))).collect();
         let (las, _) = Aggregator::new(env, prefixes);
         let las = las.alone();
-        las.join(config, terms);
+        las.join(config, terms, &wants());
         if !prefixes && let Err(clash) = unambiguous(&las).await {
             las.stop().await;
             return Err(clash.into());
@@ -139,6 +140,14 @@ async fn unambiguous(las: &Aggregator) -> Result<(), Clash> {
     las.tools().await?;
     las.prompts().await?;
     Ok(())
+}
+
+/// What surfaces may ask for. Clients come and go; for one that does not take it, it is refused when it is asked.
+fn wants() -> ClientCapabilities {
+    let mut wants = ClientCapabilities::default();
+    wants.elicitation = Some(ElicitationCapability::default());
+    wants.sampling = Some(SamplingCapability::default());
+    wants
 }
 
 fn select(

@@ -1,0 +1,234 @@
+#![expect(deprecated, reason = "sampling, logging and subscriptions are asked for by today's servers and clients")]
+
+use std::{
+    collections::HashMap,
+    pin::pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use rmcp::{
+    ErrorData, Peer, RoleClient, RoleServer, ServiceError,
+    model::{
+        CallToolResult, ClientCapabilities, ClientResult, JsonObject, ProgressNotification, ProgressToken, ServerNotification,
+        ServerRequest, SetLevelRequestParams, SubscribeRequestParams,
+    },
+    service::RequestContext,
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
+
+use super::guests::Guests;
+use crate::surface::{CallError, keeper::Keeper, relay::Relay};
+
+/// No more questions of a server wait at once in one call.
+const MAX_QUESTIONS: usize = 16;
+/// How long a server may take to take up what its clients had asked for before it was lost.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Passes on what one surface says and asks beside its answers.
+///
+/// What it asks belongs to a call that is under way, and goes to the client that made it. Where calls of two clients are, nothing says
+/// whose it is, and it is refused rather than shown to the wrong one.
+#[derive(Debug)]
+pub(super) struct Desk {
+    wants: ClientCapabilities,
+    guests: Arc<Guests>,
+    calls: Mutex<HashMap<u64, Call>>,
+    followers: Mutex<HashMap<ProgressToken, Follower>>,
+    next: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Call {
+    guest: u64,
+    questions: mpsc::Sender<Question>,
+}
+
+#[derive(Debug)]
+struct Question {
+    request: ServerRequest,
+    answer: oneshot::Sender<Result<ClientResult, ErrorData>>,
+}
+
+/// Whom to tell how far a call is, and by which token.
+#[derive(Debug, Clone)]
+struct Follower {
+    peer: Peer<RoleServer>,
+    token: ProgressToken,
+}
+
+impl Desk {
+    /// A desk for a surface that may ask for what `wants` names.
+    pub(super) fn new(wants: ClientCapabilities, guests: Arc<Guests>) -> Self {
+        Self { wants, guests, calls: Mutex::default(), followers: Mutex::default(), next: AtomicU64::new(0) }
+    }
+
+    /// Calls a tool for a client, and puts to that client what the server asks meanwhile. Dropping the future tells the server.
+    pub(super) async fn call(
+        &self,
+        keeper: &Keeper,
+        (tool, arguments, deadline): (&str, JsonObject, Duration),
+        guest: u64,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, CallError> {
+        let (questions, mut asked) = mpsc::channel(MAX_QUESTIONS);
+        let _open = self.open(Call { guest, questions });
+        let follower = context.meta.get_progress_token().map(|token| Follower { peer: context.peer.clone(), token });
+        let follow = |token: Option<&ProgressToken>| Some(self.follow(token?.clone(), follower?));
+        let mut calling = pin!(keeper.call_followed(tool, arguments, deadline, follow));
+        let mut answering = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                result = &mut calling => return result,
+                Some(question) = asked.recv(), if answering.len() < MAX_QUESTIONS => answering.push(put(context, question)),
+                Some(()) = answering.next(), if !answering.is_empty() => {}
+            }
+        }
+    }
+
+    fn open(&self, call: Call) -> impl Drop + '_ {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        lock(&self.calls).insert(number, call);
+        Closing(move || {
+            lock(&self.calls).remove(&number);
+        })
+    }
+
+    fn follow(&self, token: ProgressToken, follower: Follower) -> impl Drop + '_ {
+        lock(&self.followers).insert(token.clone(), follower);
+        Closing(move || {
+            lock(&self.followers).remove(&token);
+        })
+    }
+
+    /// The one client whose calls are under way.
+    fn caller(&self) -> Result<mpsc::Sender<Question>, ErrorData> {
+        let calls = lock(&self.calls);
+        let mut under_way = calls.values();
+        let Some(call) = under_way.next() else { return Err(refused("no call is under way that this belongs to")) };
+        if under_way.any(|other| other.guest != call.guest) {
+            return Err(refused("calls of several clients are under way, and nothing says to which of them this belongs"));
+        }
+        Ok(call.questions.clone())
+    }
+
+    async fn ask(&self, request: ServerRequest) -> Result<ClientResult, ErrorData> {
+        let (answer, answered) = oneshot::channel();
+        let question = Question { request, answer };
+        self.caller()?.try_send(question).map_err(|_| refused("too many questions wait already"))?;
+        answered.await.unwrap_or_else(|_| Err(refused("the call that this belongs to is over")))
+    }
+
+    async fn tell(&self, said: ServerNotification) {
+        let ServerNotification::ProgressNotification(progress) = said else { return self.guests.tell(said).await };
+        let follower = lock(&self.followers).get(&progress.params.progress_token).cloned();
+        if let Some(Follower { peer, token }) = follower {
+            let mut params = progress.params;
+            params.progress_token = token;
+            let said = ServerNotification::ProgressNotification(ProgressNotification::new(params));
+            let _ = timeout(PATIENCE, peer.send_notification(said)).await;
+        }
+    }
+
+    /// What clients had asked of a server, asked again of one that has come back.
+    async fn restore(&self, server: &Peer<RoleClient>) {
+        let capabilities = server.peer_info().map(|info| info.capabilities.clone()).unwrap_or_default();
+        if let Some(level) = self.guests.level().filter(|_| capabilities.logging.is_some()) {
+            let _ = server.set_level(SetLevelRequestParams::new(level)).await;
+        }
+        if capabilities.resources.is_some_and(|resources| resources.subscribe == Some(true)) {
+            for uri in self.guests.followed() {
+                let _ = server.subscribe(SubscribeRequestParams::new(uri)).await;
+            }
+        }
+    }
+}
+
+impl Relay for Desk {
+    fn capabilities(&self) -> ClientCapabilities {
+        self.wants.clone()
+    }
+
+    fn greeted<'a>(&'a self, server: &'a Peer<RoleClient>) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let _ = timeout(PATIENCE, self.restore(server)).await;
+        })
+    }
+
+    fn heard(&self, said: ServerNotification) -> BoxFuture<'_, ()> {
+        Box::pin(self.tell(said))
+    }
+
+    fn asked(&self, request: ServerRequest) -> BoxFuture<'_, Result<ClientResult, ErrorData>> {
+        Box::pin(self.ask(request))
+    }
+}
+
+/// Puts a question to the client, as part of the request that it belongs to.
+async fn put(context: &RequestContext<RoleServer>, question: Question) {
+    let Question { request, answer } = question;
+    let capabilities = context.client_capabilities().unwrap_or_default();
+    let (what, is_taken) = match &request {
+        ServerRequest::ElicitRequest(_) => ("elicitation", capabilities.elicitation.is_some()),
+        ServerRequest::CreateMessageRequest(_) => ("sampling", capabilities.sampling.is_some()),
+        ServerRequest::ListRootsRequest(_) => ("roots", capabilities.roots.is_some()),
+        _ => ("such requests", false),
+    };
+    let answered = if is_taken {
+        context.peer.send_request(request).await.map_err(|error| match error {
+            ServiceError::McpError(error) => error,
+            error => refused(&format!("the client did not answer: {error}")),
+        })
+    } else {
+        Err(refused(&format!("the client does not take {what}")))
+    };
+    let _ = answer.send(answered);
+}
+
+fn refused(because: &str) -> ErrorData {
+    ErrorData::invalid_request(because.to_owned(), None)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Does something at its end.
+struct Closing<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for Closing<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_asks_is_never_shown_to_a_client_to_which_it_may_not_belong() {
+        let desk = Desk::new(ClientCapabilities::default(), Arc::default());
+        let call = |guest| {
+            let (questions, asked) = mpsc::channel(1);
+            (desk.open(Call { guest, questions }), asked)
+        };
+        assert!(desk.caller().is_err(), "nobody calls");
+        let first = call(1);
+        let second = call(1);
+        assert!(desk.caller().is_ok(), "both are of one client");
+        let other = call(2);
+        assert!(desk.caller().is_err(), "it may be of either");
+        drop(other);
+        assert!(desk.caller().is_ok());
+        drop((first, second));
+        assert!(desk.caller().is_err());
+    }
+}
