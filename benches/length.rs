@@ -131,6 +131,7 @@ fn rules() -> Rules {
         retry: Retry::default(),
         approval: Approval::default(),
         limits: Limits::default(),
+        children: None,
         offers: Vec::new().into(),
     }
 }
