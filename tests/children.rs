@@ -79,8 +79,8 @@ fn children_are_made_within_what_the_operator_allows_and_shown_as_a_tree() {
     let home = Home::new();
     let file = home.write("ada.toml", &manifest(&server, r#"{ max = 2, budget = "1", depth = 2 }"#));
     home.run(&["apply", "-f", file.to_str().expect("UTF-8")]).ok();
-    let (scout, _twin, kid) =
-        (lived(&home, "being/ada.scout"), lived(&home, "being/ada.twin"), lived(&home, "being/ada.scout.kid"));
+    let addresses = ["being/ada.scout", "being/ada.scout.kid", "being/ada.twin", "being/ada.twin.kid"];
+    let [scout, kid, ..] = addresses.map(|address| lived(&home, address));
     assert_eq!((&scout["parent"], &kid["parent"]), (&json!("being/ada"), &json!("being/ada.scout")));
     let told = told(&home);
     assert_eq!(told.iter().map(|(status, _)| status.as_str()).collect::<Vec<_>>(), ["success", "failed", "failed", "success"]);
