@@ -246,6 +246,75 @@ async fn a_call_that_nobody_waits_for_is_cancelled_at_the_server() {
     las.stop(GRACE).await;
 }
 
+/// A server of the old protocol that answers whatever it does not know with an empty result.
+const YES: &str = r#"
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    said = {"jsonrpc": "2.0", "id": asked.get("id"), "result": {}}
+    if asked["method"] == "initialize":
+        said["result"] = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "yes", "version": "1"}}
+    elif asked["method"] == "tools/list":
+        said["result"] = {"tools": [{"name": "nod", "inputSchema": {"type": "object"}}]}
+    if "id" in asked:
+        print(json.dumps(said), flush=True)
+"#;
+
+#[tokio::test]
+async fn a_server_that_says_yes_to_what_it_does_not_know_is_greeted_in_the_old_way() {
+    let setting = setting([("yes", command(&["python3", "-c", YES]))]);
+    let las = setting.las().await;
+    assert_eq!(names(&las), ["yes__nod"]);
+    assert_eq!(
+        setting.fitting(|line| line.contains("serverInfo") && !line.contains("supervise")).len(),
+        1,
+        "the first one has ended"
+    );
+    las.stop(GRACE).await;
+}
+
+/// A server that answers a call a little later, and notes how many it has had at once.
+const BUSY: &str = r#"
+import json, pathlib, sys, threading
+lock, now, most = threading.Lock(), 0, 0
+def say(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+def answer(id):
+    global now
+    with lock:
+        now -= 1
+        say(id=id, result={"content": []})
+for line in sys.stdin:
+    asked = json.loads(line)
+    method, id = asked.get("method"), asked.get("id")
+    with lock:
+        if method == "initialize":
+            info = {"name": "busy", "version": "1"}
+            say(id=id, result={"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info})
+        elif method == "tools/list":
+            say(id=id, result={"tools": [{"name": "work", "inputSchema": {"type": "object"}}]})
+        elif method == "tools/call":
+            now += 1
+            most = max(most, now)
+            pathlib.Path("most").write_text(str(most))
+            threading.Timer(0.05, answer, [id]).start()
+        elif id is not None:
+            say(id=id, error={"code": -32601, "message": "method not found"})
+"#;
+
+#[tokio::test]
+async fn a_server_is_never_given_more_calls_at_once_than_are_allowed_and_none_is_lost() {
+    let setting = setting([("busy", command(&["python3", "-c", BUSY]))]);
+    let las = setting.las().await;
+    let calls = (0..200).map(|_| call(&las, "busy__work", json!({})));
+    for answer in futures::future::join_all(calls).await {
+        answer.unwrap();
+    }
+    let most: u32 = fs::read_to_string(setting.workspace.path().join("most")).unwrap().parse().unwrap();
+    assert!((2..=32).contains(&most), "{most} at once");
+    las.stop(GRACE).await;
+}
+
 #[tokio::test]
 async fn a_tool_that_a_call_adds_is_listed_when_the_call_has_ended() {
     let setting = setting([("stuck", stuck())]);

@@ -10,7 +10,7 @@ use rmcp::{
 };
 use serde_json::{Map, Value};
 use tokio::{
-    sync::watch,
+    sync::{Semaphore, watch},
     time::{Instant, sleep, timeout},
 };
 use tokio_util::task::AbortOnDropHandle;
@@ -26,6 +26,8 @@ use crate::process::Backoff;
 
 /// A server that ended or failed so often in a row is `stalled`: what helps now is probably not another attempt.
 const MAX_FAILURES: u32 = 8;
+/// How many calls of one server are under way at once; those beyond wait their turn, and only then does their deadline begin.
+const MAX_UNDER_WAY: usize = 32;
 /// How long the answer to a call waits for the tools that changed before it came.
 const CATCHING_UP: Duration = Duration::from_secs(2);
 
@@ -39,6 +41,7 @@ pub(super) struct Keeper {
     relays: bool,
     faults: Arc<Faults>,
     asks: Asks,
+    turns: Semaphore,
     view: watch::Receiver<View>,
     stop: watch::Sender<Option<Duration>>,
     task: Mutex<Option<AbortOnDropHandle<()>>>,
@@ -102,6 +105,7 @@ impl Keeper {
             relays: matches!(aim.reach, Reach::Las { joins: Some(_), .. }),
             faults: Arc::clone(&faults),
             asks: aim.asks.clone(),
+            turns: Semaphore::new(MAX_UNDER_WAY),
             view: seen,
             stop,
             task: Mutex::new(Some(AbortOnDropHandle::new(tokio::spawn(keep(aim, faults, opened, view, stopped))))),
@@ -146,6 +150,8 @@ impl Keeper {
         deadline: Duration,
         follow: impl FnOnce(Option<&ProgressToken>) -> F,
     ) -> Result<CallToolResult, CallError> {
+        // Nobody closes it.
+        let _turn = self.turns.acquire().await;
         let peer = self.peer()?;
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         match self.asks.within(deadline, self.rounds(&peer, params, follow)).await {

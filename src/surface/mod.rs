@@ -8,6 +8,7 @@
 //! # Guarantees
 //! - A call yields a result, a definite no ([`CallError::Failed`]), or a doubt ([`CallError::Indeterminate`]); a lost connection and a
 //!   passed deadline are never told as a no, a JSON-RPC error and an HTTP 4xx never as a doubt (SPEC §7).
+//! - At most 32 calls of one server are under way at once; others wait their turn.
 //! - A change of the tools that a server tells before it answers a call is known when the call has ended.
 //! - What a server asks of a person in the midst of a call comes out of [`las::Las::asked`]; the clock of the call stands meanwhile.
 //! - Dropping a call tells the server (`notifications/cancelled`).

@@ -217,6 +217,22 @@ impl Aim {
     }
 
     async fn greet(&self, child: &mut Option<Child>, faults: &Arc<Faults>) -> Result<Greeted, Unopened> {
+        let greeted = self.greet_by(self.lifecycle(), child, faults).await;
+        let is_probe_misread = matches!(&greeted, Err(Unopened::Handshake(error)) if is_misread(error));
+        if !is_probe_misread || matches!(self.reach, Reach::Las { .. }) {
+            return greeted;
+        }
+        // A server that knows nothing of the probe should refuse it. One that answers it like anything else is greeted anew in the old way.
+        *child = None;
+        self.greet_by(ClientLifecycleMode::Initialize, child, faults).await
+    }
+
+    async fn greet_by(
+        &self,
+        lifecycle: ClientLifecycleMode,
+        child: &mut Option<Child>,
+        faults: &Arc<Faults>,
+    ) -> Result<Greeted, Unopened> {
         let ear = Relayed { ear: Ear { config: self.config(), asks: self.asks.clone() }, relay: self.relay.clone() };
         let close = CancellationToken::new();
         let service = match &self.reach {
@@ -225,11 +241,11 @@ impl Aim {
                 let Some((stdin, stdout)) = started.take_pipes() else { return Err(OpenError::from(SpawnError::Empty).into()) };
                 let lines = Lines::new(self.name.clone(), stdout, stdin, self.max_message(), Arc::clone(faults));
                 let lines = Heard { inner: lines, faults: Arc::clone(faults) };
-                serve_client_with_lifecycle_and_ct(ear, lines, self.lifecycle(), close.clone()).await
+                serve_client_with_lifecycle_and_ct(ear, lines, lifecycle, close.clone()).await
             }
             Reach::Url { url, bearer, env } => {
                 let transport = Heard { inner: http(url, bearer.as_ref(), env)?, faults: Arc::clone(faults) };
-                serve_client_with_lifecycle_and_ct(ear, transport, self.lifecycle(), close.clone()).await
+                serve_client_with_lifecycle_and_ct(ear, transport, lifecycle, close.clone()).await
             }
         };
         let service = service.map_err(|error| Unopened::Handshake(Box::new(error)))?;
@@ -294,6 +310,11 @@ impl Aim {
     fn max_message(&self) -> usize {
         if matches!(self.reach, Reach::Las { .. }) { 2 * MAX_MESSAGE } else { MAX_MESSAGE }
     }
+}
+
+/// Tells whether a server answered something that is no answer to what it was asked.
+const fn is_misread(error: &ClientInitializeError) -> bool {
+    matches!(error, ClientInitializeError::ExpectedInitResult(_))
 }
 
 struct Greeted {

@@ -38,10 +38,17 @@ pub fn suite() -> Option<PathBuf> {
 /// When it has not ended by the deadline, or found nothing; with what it said.
 #[track_caller]
 pub fn run(node: &Path, suite: &Path, args: &[&str], deadline: Duration) -> Verdicts {
+    run_with(node, suite, args, &[], deadline)
+}
+
+/// The same, with more in the environment of the suite and of what it starts.
+#[track_caller]
+pub fn run_with(node: &Path, suite: &Path, args: &[&str], variables: &[(&str, &str)], deadline: Duration) -> Verdicts {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let (found, talk) = (folder.path().join("found"), folder.path().join("talk"));
     let said = File::create(&talk).expect("a file can be made");
     let mut command = Command::new(node);
+    command.envs(variables.iter().copied());
     command.arg(suite).args(args).arg("-o").arg(&found).stdin(Stdio::null());
     command.stdout(said.try_clone().expect("a file has two handles")).stderr(said);
     let mut running = Running(command.spawn().expect("Node starts"));
