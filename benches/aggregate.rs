@@ -275,8 +275,9 @@ async def median(client):
         times.append(time.perf_counter() - began)
     return statistics.median(times)
 async def main():
-    direct = Client(StdioTransport(program, ["--echo"]))
-    proxied = Client(StdioTransport(sys.executable, ["-c", PROXY, program]))
+    # The server speaks the protocol with `initialize`, and the proxy speaks to it as it is spoken to.
+    direct = Client(StdioTransport(program, ["--echo"]), mode="legacy")
+    proxied = Client(StdioTransport(sys.executable, ["-c", PROXY, program]), mode="legacy")
     async with direct, proxied:
         await median(direct), await median(proxied)
         print("ready", flush=True)

@@ -91,7 +91,10 @@ fn a_denied_call_is_not_made_and_the_being_is_told_why() {
     let (home, server) = (Home::new(), remembering());
     let file = home.write("ada.toml", &manifest(&server, ""));
     home.run(&["apply", "-f", file.to_str().expect("UTF-8")]).ok();
-    waiting(&home);
+    let asked = waiting(&home);
+    let values = home.run(&["answer", "ada.1", "--value", "sure=yes"]);
+    assert!(values.code() == 2 && values.stderr.contains("`singularity approve` or `singularity deny`"), "{}", values.stderr);
+    assert_eq!(questions(&home), [asked], "values are no word about a call");
     home.run(&["deny", "ada.1", "--reason", "not on a Sunday"]).ok();
     let seen = server.wait_for(2, PATIENT);
     let told = seen.last().map(|seen| seen.said_by("tool").join("\n")).unwrap_or_default();

@@ -172,7 +172,7 @@ impl Reconciler {
             self.families.delete(&home, id)?;
         }
         self.converge().await;
-        Ok(vec![format!("{address} is deleted: it is not started again, and being/{parent} may have another in its place")])
+        Ok(vec![format!("{address} is deleted: it is not started again, and being/{parent} counts it no more")])
     }
 
     /// Forgets a being of which nothing is left, and all below it.
