@@ -149,6 +149,7 @@ fn start(workspace: &Path, servers: usize) -> Outcome<LasStart> {
         surfaces,
         required: Vec::new(),
         workspace: workspace.to_owned(),
+        tokens: workspace.to_owned(),
         external: (servers == 0).then_some(ExternalLas { command, only: None, skip: None }),
         env: std::env::vars().collect(),
         patience: LasStart::PATIENCE,

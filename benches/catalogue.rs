@@ -115,6 +115,7 @@ fn parts(remote: &Arc<Listing>, workspace: PathBuf) -> Parts {
         most: None,
         secrets: Secrets::new(Arc::new(|_| None)),
         seen: singularity::tool::Sightings::new(),
+        tokens: PathBuf::new(),
     }
 }
 

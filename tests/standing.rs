@@ -180,7 +180,7 @@ async fn names_are_kept_without_prefix_and_two_that_are_the_same_refused() {
 async fn our_own_client_finds_it_too() {
     let home = home();
     let (_life, url) = listening(&home, &["--no-prefix", "--only", "echo"]);
-    let las = start(TransportSpec::Url { url, bearer: None }).await;
+    let las = start(TransportSpec::Url { url, bearer: None, oauth: None }).await;
     let names = || las.tools().into_iter().map(|tool| tool.name).collect::<Vec<_>>();
     assert_eq!(names(), ["far__say", "far__grow", "far__drop_all"]);
     let said = las.call("far__say", json!({ "x": [1] }).as_object().cloned().unwrap()).await.unwrap();
@@ -242,7 +242,7 @@ async fn whoever_does_not_show_the_bearer_is_not_served_and_a_new_one_is_taken_u
     assert_eq!((status("Bearer hush").await, status("Bearer new").await), (StatusCode::UNAUTHORIZED, StatusCode::OK));
 
     let bearer = Some(SecretSource::File(home.around().join("bearer")));
-    start(TransportSpec::Url { url, bearer }).await.stop(Duration::from_secs(5)).await;
+    start(TransportSpec::Url { url, bearer, oauth: None }).await.stop(Duration::from_secs(5)).await;
     let (stdout, stderr) = life.said();
     assert!(!stdout.contains("hush") && !stderr.contains("hush"), "{stdout}{stderr}");
 }

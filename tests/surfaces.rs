@@ -482,7 +482,7 @@ async fn over_http_the_bearer_is_sent_and_a_refusal_is_a_definite_no() {
     keep_secret(&secret, "right");
     let url = http_server(secret.clone()).await;
     let bearer = Some(SecretSource::File(secret));
-    let setting = setting([("far", surface(TransportSpec::Url { url, bearer }))]);
+    let setting = setting([("far", surface(TransportSpec::Url { url, bearer, oauth: None }))]);
     let las = setting.las().await;
     assert_eq!(names(&las), ["far__ring"]);
     assert_eq!(text(&call(&las, "far__ring", json!({})).await.unwrap()), "rung");
@@ -500,7 +500,8 @@ async fn a_wrong_bearer_is_told_and_a_right_one_is_taken_up_without_a_restart() 
     keep_secret(&theirs, "right");
     keep_secret(&ours, "wrong-hush");
     let url = http_server(theirs).await;
-    let setting = setting([("far", surface(TransportSpec::Url { url, bearer: Some(SecretSource::File(ours.clone())) }))]);
+    let setting =
+        setting([("far", surface(TransportSpec::Url { url, bearer: Some(SecretSource::File(ours.clone())), oauth: None }))]);
     let las = setting.las().await;
     let health = las.health().remove(&"far".parse::<Name>().unwrap()).unwrap();
     assert!(!health.up);
@@ -515,7 +516,7 @@ async fn a_wrong_bearer_is_told_and_a_right_one_is_taken_up_without_a_restart() 
 #[tokio::test]
 async fn a_server_that_nobody_serves_is_not_available() {
     let url = "http://127.0.0.1:9/mcp".to_owned();
-    let setting = setting([("far", surface(TransportSpec::Url { url, bearer: None }))]);
+    let setting = setting([("far", surface(TransportSpec::Url { url, bearer: None, oauth: None }))]);
     let las = setting.las().await;
     assert!(is_unavailable(&las.call("far__ring", Map::new()).await.unwrap_err()));
     las.stop(GRACE).await;

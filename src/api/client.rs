@@ -3,7 +3,7 @@ use std::{io, path::Path, time::Duration};
 use reqwest::StatusCode;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::wire::{AnswerRequest, ApplyAnswer, ApplyRequest, DeleteAnswer, DeleteRequest, Refusal, StatusAnswer};
+use super::wire::{AnswerRequest, ApplyAnswer, ApplyRequest, ConsentRequest, DeleteAnswer, DeleteRequest, Refusal, StatusAnswer};
 
 /// A connection to a home's daemon over its unix socket.
 #[derive(Debug, Clone)]
@@ -56,6 +56,11 @@ impl Client {
     /// Answers a question of a being; done once the being has it durably.
     pub async fn answer(&self, request: &AnswerRequest) -> Result<(), AskError> {
         self.post("answer", request).await
+    }
+
+    /// Hands over what a person brought from the authorization server of a surface; done once there is a token.
+    pub async fn consent(&self, request: &ConsentRequest) -> Result<(), AskError> {
+        self.post("consent", request).await
     }
 
     /// Asks the daemon to stop its beings and end.

@@ -1,6 +1,6 @@
 //! The daemon's door: JSON over HTTP on a unix socket in the home, which only its owner can open.
 //!
-//! `GET /v1/status[?newer_than=N]` tells everything, at once or when it changed; `POST /v1/apply`, `/v1/delete`, `/v1/answer` and `/v1/down` ask for
+//! `GET /v1/status[?newer_than=N]` tells everything, at once or when it changed; `POST /v1/apply`, `/v1/delete`, `/v1/answer`, `/v1/consent` and `/v1/down` ask for
 //! changes. A refusal is a 422 with its class and a sentence. Requests are bounded in size, waits in time.
 
 mod client;
@@ -16,5 +16,6 @@ pub use client::{AskError, Client};
 pub use schema::schemas;
 pub use server::{ListenError, listen, serve};
 pub use wire::{
-    AnswerRequest, ApplyAnswer, ApplyRequest, Daemon, DeleteAnswer, DeleteRequest, Refusal, RefusalClass, StatusAnswer,
+    AnswerRequest, ApplyAnswer, ApplyRequest, ConsentRequest, Daemon, DeleteAnswer, DeleteRequest, Refusal, RefusalClass,
+    StatusAnswer,
 };

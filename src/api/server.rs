@@ -16,7 +16,8 @@ use serde::Deserialize;
 use tokio::net::UnixListener;
 
 use super::wire::{
-    AnswerRequest, ApplyAnswer, ApplyRequest, Daemon, DeleteAnswer, DeleteRequest, Refusal, RefusalClass, StatusAnswer,
+    AnswerRequest, ApplyAnswer, ApplyRequest, ConsentRequest, Daemon, DeleteAnswer, DeleteRequest, Refusal, RefusalClass,
+    StatusAnswer,
 };
 use crate::reconcile::{Handle, RequestError};
 
@@ -78,6 +79,7 @@ pub async fn serve(
         .route("/v1/apply", post(apply))
         .route("/v1/delete", post(delete))
         .route("/v1/answer", post(answer))
+        .route("/v1/consent", post(consent))
         .route("/v1/down", post(down))
         .layer(DefaultBodyLimit::max(MAX_REQUEST_BYTES))
         .with_state(Shared { handle, daemon });
@@ -117,6 +119,12 @@ async fn delete(State(shared): State<Shared>, Json(request): Json<DeleteRequest>
 async fn answer(State(shared): State<Shared>, Json(request): Json<AnswerRequest>) -> Result<Json<()>, Refused> {
     let AnswerRequest { being, number, word } = request;
     shared.handle.answer(being, number, word).await?;
+    Ok(Json(()))
+}
+
+async fn consent(State(shared): State<Shared>, Json(request): Json<ConsentRequest>) -> Result<Json<()>, Refused> {
+    let ConsentRequest { surface, answer } = request;
+    shared.handle.consent(surface, answer).await?;
     Ok(Json(()))
 }
 

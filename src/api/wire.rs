@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +42,21 @@ pub struct AnswerRequest {
     pub being: Name,
     pub number: u64,
     pub word: Word,
+}
+
+/// What a person brought from the authorization server of a surface.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConsentRequest {
+    pub surface: Name,
+    /// The address that their browser was sent to, or the code alone. It is secret for as long as it counts.
+    pub answer: String,
+}
+
+impl fmt::Debug for ConsentRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConsentRequest").field("surface", &self.surface).finish_non_exhaustive()
+    }
 }
 
 /// What was taken away.

@@ -146,7 +146,7 @@ fn at_rest(Lying { name, dir, state }: &Lying) -> ObjectStatus {
         Err(error) => (chain(error), None),
     };
     let ready = Condition::new(ConditionKind::Ready, false, "DaemonDown", message);
-    ObjectStatus { address, generation: 0, observed_generation: 0, conditions: vec![ready], being }
+    ObjectStatus { address, generation: 0, observed_generation: 0, conditions: vec![ready], being, question: None }
 }
 
 fn of_state(state: &AgentState, name: &Name, dir: &std::path::Path) -> BeingFacts {

@@ -5,7 +5,10 @@ use super::{
     context::{Context, print, say},
     failure::{Class, Failure},
 };
-use crate::surface::las::{self, Door, StandError, Standing};
+use crate::{
+    manifest::{SurfaceSpec, TransportSpec},
+    surface::las::{self, Door, StandError, Standing},
+};
 
 /// Runs as Las: told by a daemon what to join, or standing alone in front of what manifests declare.
 pub(super) async fn las(context: &Context, arguments: Las) -> Result<(), Failure> {
@@ -22,7 +25,13 @@ pub(super) async fn las(context: &Context, arguments: Las) -> Result<(), Failure
         }
     }
     let workspace = context.cwd().to_owned();
-    let standing = Standing { surfaces: loaded.fleet.surfaces, workspace, env, prefixes: !arguments.no_prefix };
+    let is_asking = |spec: &SurfaceSpec| matches!(&spec.transport, TransportSpec::Url { oauth: Some(_), .. });
+    // Only what is given tokens needs a home to keep them in.
+    let tokens = match loaded.fleet.surfaces.values().any(is_asking) {
+        true => context.home()?.oauth(),
+        false => context.home_path().to_owned(),
+    };
+    let standing = Standing { surfaces: loaded.fleet.surfaces, workspace, tokens, env, prefixes: !arguments.no_prefix };
     let stop = told_to_stop()?;
     let ended = match arguments.http {
         None => standing.serve(stop).await,

@@ -11,8 +11,8 @@ use super::{
     table::table,
 };
 use crate::{
-    api::{self, AnswerRequest, QuestionFacts, Word},
-    vocab::Name,
+    api::{self, AnswerRequest, Client, ConsentRequest, QuestionFacts, Word},
+    vocab::{BadName, Name},
 };
 
 /// Arguments of `questions`.
@@ -53,26 +53,35 @@ pub(super) struct Deny {
     pub reason: Option<String>,
 }
 
-/// A question by its being and its number, `ada.3`.
+/// A question by its being and its number, `ada.3`, or by the surface that asks, `surface/far`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct QuestionId {
-    pub being: Name,
-    pub number: u64,
+pub(super) enum QuestionId {
+    Being { being: Name, number: u64 },
+    Surface(Name),
 }
+
+/// What the id of a surface's question begins with.
+const SURFACE: &str = "surface/";
 
 impl FromStr for QuestionId {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(surface) = text.strip_prefix(SURFACE) {
+            return surface.parse().map(Self::Surface).map_err(|error: BadName| error.to_string());
+        }
         let parted = text.rsplit_once('.').and_then(|(being, number)| Some((being.parse().ok()?, number.parse().ok()?)));
         let (being, number) = parted.ok_or("write a being and a number, such as ada.3; `singularity questions` lists them")?;
-        Ok(Self { being, number })
+        Ok(Self::Being { being, number })
     }
 }
 
 impl fmt::Display for QuestionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.being, self.number)
+        match self {
+            Self::Being { being, number } => write!(f, "{being}.{number}"),
+            Self::Surface(surface) => write!(f, "{SURFACE}{surface}"),
+        }
     }
 }
 
@@ -103,7 +112,8 @@ const SHOWN: usize = 60;
 /// Lists what waits for a person.
 pub(super) async fn questions(context: &Context, arguments: &Questions) -> Result<(), Failure> {
     let list = list(context).await?;
-    let waiting: Vec<QuestionFacts> = list.items.into_iter().filter_map(|object| object.being?.question).collect();
+    let waiting: Vec<QuestionFacts> =
+        list.items.into_iter().filter_map(|object| object.question.or(object.being?.question)).collect();
     match arguments.output {
         Format::Json => print(&format!("{:#}\n", json!(waiting))),
         Format::Jsonl => print(&waiting.iter().map(|question| format!("{}\n", json!(question))).collect::<String>()),
@@ -115,8 +125,25 @@ pub(super) async fn questions(context: &Context, arguments: &Questions) -> Resul
             say("nothing waits for you");
             Ok(())
         }
-        Format::Table | Format::Wide => print(&rows(waiting, arguments.output == Format::Wide)),
+        Format::Table | Format::Wide => {
+            let addresses =
+                waiting.iter().filter(|question| question.id.starts_with(SURFACE)).filter_map(opened).collect::<String>();
+            print(&rows(waiting, arguments.output == Format::Wide))?;
+            if !addresses.is_empty() {
+                say(addresses.trim_end());
+            }
+            Ok(())
+        }
     }
+}
+
+/// What to do about a surface that asks for consent; an address is of no use when it is cut.
+fn opened(question: &QuestionFacts) -> Option<String> {
+    let (id, url) = (&question.id, question.form.as_ref()?.url.as_ref()?);
+    Some(format!(
+        "\n{id}: open\n  {url}\nand give the address that the browser is sent to, even if it shows nothing there:\n  \
+         singularity answer {id} --value code='ADDRESS'\n"
+    ))
 }
 
 fn rows(waiting: Vec<QuestionFacts>, is_wide: bool) -> String {
@@ -153,17 +180,39 @@ pub(super) async fn deny(context: &Context, arguments: &Deny) -> Result<(), Fail
 pub(super) async fn answer(context: &Context, arguments: &Answer) -> Result<(), Failure> {
     let mut values = arguments.json.clone().unwrap_or_default();
     values.extend(arguments.values.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))));
-    tell(context, &arguments.id, api::Answer::Given, values).await?;
+    match &arguments.id {
+        QuestionId::Being { .. } => tell(context, &arguments.id, api::Answer::Given, values).await?,
+        QuestionId::Surface(surface) => consent(context, surface, &values).await?,
+    }
     say(&format!("answered {}", arguments.id));
     Ok(())
 }
 
 async fn tell(context: &Context, id: &QuestionId, answer: api::Answer, values: Map<String, Value>) -> Result<(), Failure> {
-    let Some(client) = context.client()? else {
-        let what = format!("no daemon runs for {}, so nobody can be told", context.home_path().display());
-        let hint = "start it with `singularity apply -f …` or `singularity serve DIR`; the question waits in the being's state";
-        return Err(Failure::new(Class::State, what).hinting(hint));
+    let QuestionId::Being { being, number } = id.clone() else {
+        let hint = format!("`singularity answer {id} --value code=…` answers it; without an answer it waits");
+        return Err(
+            Failure::new(Class::Configuration, format!("{id} asks for the consent of a browser, not for a word")).hinting(hint)
+        );
     };
-    let QuestionId { being, number } = id.clone();
+    let client = client(context)?;
     client.answer(&AnswerRequest { being, number, word: Word { answer, values } }).await.map_err(|error| asked(&error))
+}
+
+/// Hands over the address that a browser was sent to.
+async fn consent(context: &Context, surface: &Name, values: &Map<String, Value>) -> Result<(), Failure> {
+    let Some(answer) = values.get("code").and_then(Value::as_str) else {
+        let what = format!("surface/{surface} wants the address that the browser was sent to");
+        return Err(Failure::new(Class::Configuration, what).hinting("give it with --value code='http://…'"));
+    };
+    let request = ConsentRequest { surface: surface.clone(), answer: answer.to_owned() };
+    client(context)?.consent(&request).await.map_err(|error| asked(&error))
+}
+
+fn client(context: &Context) -> Result<Client, Failure> {
+    context.client()?.ok_or_else(|| {
+        let what = format!("no daemon runs for {}, so nobody can be told", context.home_path().display());
+        let hint = "start it with `singularity apply -f …` or `singularity serve DIR`; the question waits in the home";
+        Failure::new(Class::State, what).hinting(hint)
+    })
 }

@@ -131,6 +131,8 @@ pub(crate) struct SurfaceDocument {
     pub url: Option<HttpUrl>,
     /// A bearer token for `url`.
     pub bearer: Option<SecretDocument>,
+    /// How tokens for `url` are had by OAuth, in the place of `bearer`; `{}` asks you for consent, and finds all else out.
+    pub oauth: Option<OauthDocument>,
     /// Whose process it is: `being` starts one for each being, `shared` one for all.
     pub scope: Option<ScopeName>,
     /// Variables for the process, beside a clean environment; `{workspace}` is filled in.
@@ -153,6 +155,53 @@ pub(crate) struct SurfaceDocument {
     pub sandbox: Option<SandboxDocument>,
     /// What the process may take of the machine.
     pub limits: Option<LimitsDocument>,
+}
+
+/// How tokens for a surface are had by OAuth 2.1. They are kept in the home, for its owner alone, and renewed by themselves.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "OAuth")]
+pub(crate) struct OauthDocument {
+    /// `authorization_code` asks you once, by `singularity questions`; `client_credentials` asks nobody. The first unless said otherwise.
+    pub grant: Option<GrantName>,
+    /// What the authorization server calls this client; without it, the client introduces itself where the server lets it.
+    #[schemars(length(min = 1, max = 2048))]
+    pub client_id: Option<String>,
+    /// The secret of the client.
+    pub client_secret: Option<SecretDocument>,
+    /// The private key of the client, RSA or P-256, in PEM (PKCS#8): it signs for the client in the place of a secret.
+    pub private_key: Option<SecretDocument>,
+    /// How the client says who it is at the token endpoint; what fits the server and what is given here unless said otherwise.
+    pub auth: Option<ClientAuthName>,
+    /// The https address of a client id metadata document of yours, used as the client id where the server takes one.
+    pub client_metadata: Option<HttpUrl>,
+    /// What to ask for; unless said otherwise, what the surface says that it needs.
+    #[schemars(length(max = 64), inner(length(min = 1, max = 256)))]
+    pub scopes: Option<Vec<String>>,
+    /// Which resource the tokens are for (RFC 8707); what the surface calls itself unless said otherwise.
+    pub resource: Option<HttpUrl>,
+    /// Where the browser is sent with the code; `http://127.0.0.1:8976/callback` unless said otherwise. Nothing needs to listen there.
+    pub redirect: Option<HttpUrl>,
+}
+
+/// How a client gets its tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(title = "Grant", inline)]
+pub(crate) enum GrantName {
+    AuthorizationCode,
+    ClientCredentials,
+}
+
+/// How a client says who it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(title = "Client authentication", inline)]
+pub(crate) enum ClientAuthName {
+    ClientSecretBasic,
+    ClientSecretPost,
+    PrivateKeyJwt,
+    None,
 }
 
 /// What a process may reach: its program and the system's libraries, and beside them only what is named here.

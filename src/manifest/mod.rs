@@ -30,6 +30,7 @@ mod explain;
 mod layer;
 mod load;
 mod most;
+mod oauth;
 mod origin;
 mod problem;
 mod read;
@@ -50,6 +51,7 @@ pub use read::{Loaded, Overrides, from_variables, read};
 pub use schema::{manifest_schema, schema_of, schemas};
 pub use settings::{SETTINGS, Setting, SettingForm, Variables};
 pub use spec::{
-    BeingSpec, Boundary, BudgetSpec, CapSpec, CapabilitySpec, ChildrenSpec, CycleSpec, ExternalLas, Fleet, LasSpec, LimitsSpec,
-    ModelSpec, MostSpec, PromptPolicy, ProviderSpec, SandboxSpec, Scope, SecretSource, SurfaceSpec, ToolTerms, TransportSpec,
+    BeingSpec, Boundary, BudgetSpec, CapSpec, CapabilitySpec, ChildrenSpec, ClientAuth, CycleSpec, ExternalLas, Fleet, Grant,
+    LasSpec, LimitsSpec, ModelSpec, MostSpec, OauthSpec, PromptPolicy, ProviderSpec, SandboxSpec, Scope, SecretSource, SurfaceSpec,
+    ToolTerms, TransportSpec,
 };

@@ -13,7 +13,7 @@ use super::{
         BeingDocument, BoundaryName, BudgetDocument, CapDocument, GrantDocument, IdentityDocument, LasDocument, ModelDocument,
         PromptPolicyName, ProviderName, ScopeName, SurfaceDocument,
     },
-    most,
+    most, oauth,
     problem::quoted,
     scalar::{self, Identifier, Money},
     terms::terms,
@@ -183,12 +183,11 @@ fn transport(document: &SurfaceDocument, cx: &mut Cx<'_>) -> Option<TransportSpe
             None
         }
         (Some(command), None) => {
-            if document.bearer.is_some() && cx.is_own(&["bearer"]) {
-                cx.fault(
-                    &["bearer"],
-                    "`bearer` is not used by a surface with `command`",
-                    Some("pass it by `env`, or take it out".into()),
-                );
+            for (key, is_there) in [("bearer", document.bearer.is_some()), ("oauth", document.oauth.is_some())] {
+                if is_there && cx.is_own(&[key]) {
+                    let message = format!("`{key}` is not used by a surface with `command`");
+                    cx.fault(&[key], message, Some("pass it by `env`, or take it out".into()));
+                }
             }
             if command.first().is_some_and(|program| program.trim().is_empty()) {
                 cx.fault(&["command"], "`command` names no program", Some("write command = [\"program\", \"argument\"]".into()));
@@ -202,7 +201,8 @@ fn transport(document: &SurfaceDocument, cx: &mut Cx<'_>) -> Option<TransportSpe
             if !document.env.is_empty() && cx.is_own(&["env"]) {
                 cx.fault(&["env"], "`env` is not used by a surface with `url`", Some("it has no process; take it out".into()));
             }
-            Some(TransportSpec::Url { url: url.0.clone(), bearer: cx.secret("bearer", document.bearer.as_ref()) })
+            let bearer = cx.secret("bearer", document.bearer.as_ref());
+            Some(TransportSpec::Url { url: url.0.clone(), bearer, oauth: oauth::resolve(document, cx).map(Box::new) })
         }
     }
 }

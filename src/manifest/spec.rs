@@ -145,7 +145,52 @@ pub enum TransportSpec {
     /// A process that speaks MCP on its standard streams. `{workspace}` is filled in per being.
     Command(Vec<String>),
     /// Streamable HTTP.
-    Url { url: String, bearer: Option<SecretSource> },
+    Url {
+        url: String,
+        bearer: Option<SecretSource>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        oauth: Option<Box<OauthSpec>>,
+    },
+}
+
+/// How tokens for a surface are had by OAuth.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OauthSpec {
+    pub grant: Grant,
+    pub client_id: Option<String>,
+    pub client_secret: Option<SecretSource>,
+    /// PKCS#8 in PEM.
+    pub private_key: Option<SecretSource>,
+    /// `None` is what fits the server and what is given.
+    pub auth: Option<ClientAuth>,
+    /// The address of a client id metadata document.
+    pub client_metadata: Option<String>,
+    /// `None` is what the surface says that it needs.
+    pub scopes: Option<Vec<String>>,
+    /// `None` is what the surface calls itself.
+    pub resource: Option<String>,
+    /// Where a browser is sent with the code.
+    pub redirect: String,
+}
+
+/// How a client gets its tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Grant {
+    /// An operator consents once.
+    AuthorizationCode,
+    /// Nobody is asked.
+    ClientCredentials,
+}
+
+/// How a client says who it is at the token endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClientAuth {
+    ClientSecretBasic,
+    ClientSecretPost,
+    PrivateKeyJwt,
+    None,
 }
 
 /// Whose process a surface is.

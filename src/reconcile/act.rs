@@ -167,9 +167,15 @@ impl Reconciler {
         // A child is declared where the first of its family is.
         let declared = Address::new(address.kind, address.name.root());
         let generation = self.declared.good.generations.get(&declared).map_or(0, |generation| generation.number);
+        let mut question = None;
         let (conditions, being, is_in_force) = match address.kind {
             Kind::Being => self.being(&address.name),
-            Kind::Model | Kind::Surface => {
+            Kind::Surface => {
+                let (conditions, wanted) = self.wanted(&address.name);
+                question = wanted;
+                (conditions, None, true)
+            }
+            Kind::Model => {
                 let ready = Condition::new(ConditionKind::Ready, true, "Declared", "it is used when a being needs it");
                 (vec![ready], None, true)
             }
@@ -179,7 +185,7 @@ impl Reconciler {
             self.observed_generations.insert(address.clone(), generation);
         }
         let observed_generation = self.observed_generations.get(address).copied().unwrap_or(0);
-        ObjectStatus { address: address.to_string(), generation, observed_generation, conditions, being }
+        ObjectStatus { address: address.to_string(), generation, observed_generation, conditions, being, question }
     }
 
     /// How much of a cap is used.

@@ -14,6 +14,7 @@
 //! **Cost.** A run whose texts did not change costs their reading and digests, and a comparison for each object.
 
 mod act;
+mod consent;
 mod declared;
 mod family;
 mod reconciler;

@@ -107,9 +107,10 @@ enum Request {
     Delete { address: Address, purge: bool, reply: Reply<Vec<String>> },
     DeleteSet { set: Name, reply: Reply<Vec<String>> },
     Answer { being: Name, number: u64, word: Word, reply: Reply<()> },
+    Consent { surface: Name, answer: String, reply: Reply<()> },
 }
 
-type Reply<T> = oneshot::Sender<Result<T, RequestError>>;
+pub(super) type Reply<T> = oneshot::Sender<Result<T, RequestError>>;
 
 /// What applying a set changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,6 +167,11 @@ impl Handle {
     /// Hands a person's word about a question to its being; done once it is durable.
     pub async fn answer(&self, being: Name, number: u64, word: Word) -> Result<(), RequestError> {
         self.ask(|reply| Request::Answer { being, number, word, reply }).await
+    }
+
+    /// Hands over what a person brought from the authorization server of a surface; done once there is a token.
+    pub async fn consent(&self, surface: Name, answer: String) -> Result<(), RequestError> {
+        self.ask(|reply| Request::Consent { surface, answer, reply }).await
     }
 
     /// Ends the reconciler once all beings are stopped.
@@ -314,6 +320,7 @@ impl Reconciler {
             },
             Request::DeleteSet { set, reply } => drop(reply.send(self.delete_set(&set).await)),
             Request::Answer { being, number, word, reply } => self.pass_on(&being, number, word, reply),
+            Request::Consent { surface, answer, reply } => self.consent(&surface, answer, reply),
         }
     }
 

@@ -51,6 +51,10 @@ pub struct ObjectStatus {
     /// What only beings have.
     #[schemars(title = "Being")]
     pub being: Option<BeingFacts>,
+    /// What a surface asks of you before it can be used; what a being asks stands in `being`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "Question")]
+    pub question: Option<QuestionFacts>,
 }
 
 /// One aspect of an object.
@@ -147,15 +151,15 @@ pub struct BeingFacts {
     pub surfaces: BTreeMap<String, SurfaceFacts>,
 }
 
-/// A call that waits for `singularity approve` or `deny`.
+/// What waits for `singularity approve`, `deny` or `answer`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Question")]
 pub struct QuestionFacts {
-    /// What `approve` and `deny` take, such as `ada.3`.
+    /// What `approve`, `deny` and `answer` take, such as `ada.3`; that of a surface is its address.
     #[schemars(title = "Id")]
     pub id: String,
-    /// The tool that would be called.
+    /// The tool that would be called, or the surface that asks.
     #[schemars(title = "Tool")]
     pub tool: String,
     /// What it would be called with, as the model wrote it.
@@ -164,7 +168,7 @@ pub struct QuestionFacts {
     /// When it was asked.
     #[schemars(title = "Asked at")]
     pub asked_at: String,
-    /// Without an answer until then, the call is not made.
+    /// Without an answer until then, the call is not made. A surface waits for as long as it takes.
     #[schemars(title = "Until")]
     pub until: String,
     /// What the tool's server asks in the midst of the call; `singularity answer` takes the values.

@@ -182,6 +182,7 @@ impl Tools {
             surfaces: assignment.surfaces.clone(),
             required: spec.las.required.clone(),
             workspace: workspace.clone(),
+            tokens: ground.home.oauth(),
             external: spec.las.external.clone(),
             env: ground.env.clone(),
             patience: LasStart::PATIENCE,
@@ -212,6 +213,7 @@ impl Tools {
             workspace,
             models: knows(ground, assignment, agent),
             seen: seen(ground, &assignment.name)?,
+            tokens: ground.home.oauth(),
             most: spec.most.clone(),
             secrets: ground.models.secrets().clone(),
         };

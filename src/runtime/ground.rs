@@ -5,9 +5,11 @@ use sha2::{Digest as _, Sha256};
 use super::{Assignment, Clock, Ids, Ledger, Weights};
 use crate::{
     being::Identity,
+    manifest::SurfaceSpec,
     model::Models,
     store::{CommitLog, Home},
-    vocab::Digest,
+    surface::Keyring,
+    vocab::{Digest, Name},
 };
 
 /// What all beings of one process stand on.
@@ -57,6 +59,11 @@ impl Ground {
     #[must_use]
     pub fn with(self, log: CommitLog) -> Self {
         Self { commit_log: Some(log), ..self }
+    }
+
+    /// The tokens of a declared surface; `None` where that has no use for any.
+    pub fn keyring(&self, name: &Name, spec: &SurfaceSpec) -> Option<Keyring> {
+        Keyring::of(name, spec, &self.home.oauth(), self.env.clone())
     }
 
     /// The identity of a newborn, where its operator declared nothing else.

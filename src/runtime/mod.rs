@@ -27,7 +27,7 @@ mod unit;
 
 pub use crate::{
     being::{Answer, Child, ChildStatus, Closed, Form, Limit, Question, Word},
-    surface::las::SurfaceHealth,
+    surface::{OauthError, las::SurfaceHealth},
     tool::CatalogueError,
 };
 pub use animate::{AnimateError, Inspection, Start, animate, inspect};

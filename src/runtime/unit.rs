@@ -100,6 +100,18 @@ impl Unit {
         Some(ticket)
     }
 
+    /// What has a being that waits after a failure started again at once; nothing where it does not wait.
+    pub fn again(&self) -> impl FnOnce() + Send + use<> {
+        let (view, commands) = (self.view.borrow().clone(), self.commands.clone());
+        let is_waiting = matches!(view.phase, UnitPhase::Waiting { .. });
+        move || {
+            if is_waiting {
+                let (reply, _nobody_waits) = oneshot::channel();
+                drop(commands.try_send(Command::Assign(Box::new((*view.assignment).clone()), reply)));
+            }
+        }
+    }
+
     /// Hands over what a person said about a question; the ticket tells whether it counts. `None` when the unit is too busy to take it now.
     pub fn answer(&self, number: u64, word: Word) -> Option<oneshot::Receiver<Result<(), NotAsked>>> {
         let (reply, ticket) = oneshot::channel();

@@ -10,10 +10,14 @@
 //! - A [`Secret`] is in no `Debug` text, and no error holds one.
 //! - [`Secrets::hide`] takes every secret that was read here out of a text that someone else wrote: a server may say back what it was
 //!   told.
+//! - What the program keeps itself, such as tokens that it was given ([`Kept`]), is held to the same checks, in a folder that nobody else
+//!   can enter, and is replaced as a whole and durably.
 //!
 //! # Assumptions
 //! Variables are those of the process at its start; they are as open as the process is to its own user.
 
+mod keep;
 mod read;
 
+pub use keep::{Kept, Turn};
 pub use read::{Environment, Secret, SecretError, Secrets, read};

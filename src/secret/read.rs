@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::manifest::SecretSource;
 
 /// No secret is longer.
-const MAX_SECRET_BYTES: u64 = 64 * 1024;
+pub(super) const MAX_SECRET_BYTES: u64 = 64 * 1024;
 /// How many secrets are remembered to be hidden; the oldest make room.
 const MAX_KNOWN: usize = 256;
 /// What is shorter is no secret that could be told from words.
@@ -51,6 +51,14 @@ pub enum SecretError {
     Empty(PathBuf),
     #[error("secret file: {} is larger than {MAX_SECRET_BYTES} bytes or no text", .0.display())]
     NotText(PathBuf),
+    #[error("cannot keep {}; see that its folder is this user's and has room", path.display())]
+    Unkeepable {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{} must be a folder of user {user} that nobody else can enter, and no link; chown it, or chmod 700 it", path.display())]
+    OpenFolder { path: PathBuf, user: u32 },
     #[error("secret: the variable {0} is not set or empty; set it where the program is started")]
     Unset(String),
 }
@@ -63,6 +71,11 @@ pub struct Secrets {
 }
 
 impl Secret {
+    /// A secret that was had in another way than by reading it.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
     /// The secret itself, for the one place that sends it.
     pub fn reveal(&self) -> &str {
         &self.0
@@ -141,13 +154,18 @@ impl Secrets {
 
     fn read_here(&self, source: &SecretSource) -> Result<Secret, SecretError> {
         let secret = read(source, &|name| (self.environment)(name))?;
+        self.know(&secret);
+        Ok(secret)
+    }
+
+    /// Remembers a secret that was had elsewhere, so that it is hidden from now on.
+    pub fn know(&self, secret: &Secret) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if !known.contains(&secret) {
+        if !known.contains(secret) {
             known.push_back(secret.clone());
             let surplus = known.len().saturating_sub(MAX_KNOWN);
             known.drain(..surplus);
         }
-        Ok(secret)
     }
 }
 
@@ -167,7 +185,7 @@ fn proper(text: &str) -> Option<Secret> {
     (!text.trim().is_empty()).then(|| Secret(text.to_owned()))
 }
 
-fn file(path: &Path) -> Result<Secret, SecretError> {
+pub(super) fn file(path: &Path) -> Result<Secret, SecretError> {
     let unreadable = |source| SecretError::Unreadable { path: path.to_owned(), source };
     let file = open(path)?;
     let facts = file.metadata().map_err(unreadable)?;

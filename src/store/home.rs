@@ -137,6 +137,11 @@ impl Home {
         self.tools().join(format!("{name}.json"))
     }
 
+    /// The tokens that surfaces were given by OAuth, and the clients that were registered for them: a file each, for this user alone.
+    pub fn oauth(&self) -> PathBuf {
+        self.path.join("oauth")
+    }
+
     /// The sets of manifests that were applied.
     pub fn sets(&self) -> PathBuf {
         self.path.join("sets")

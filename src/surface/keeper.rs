@@ -241,7 +241,7 @@ async fn keep(
         lose(&aim.name, &view, &because, stalled);
         // What failed together does not come back together; what stalled has long parted ways.
         let wait = if stalled { backoff.cap() } else { Backoff::spread(wait, rand::random()) };
-        if !rest(wait, &mut stop).await {
+        if !rest(wait, &aim, &mut stop).await {
             return;
         }
     }
@@ -296,10 +296,17 @@ async fn asked(stop: &mut watch::Receiver<Option<Duration>>) -> Duration {
     }
 }
 
-/// Rests; false when it was asked to stop meanwhile.
-async fn rest(span: Duration, stop: &mut watch::Receiver<Option<Duration>>) -> bool {
+/// Rests, until a person has answered where that was wanted; false when it was asked to stop meanwhile.
+async fn rest(span: Duration, aim: &Aim, stop: &mut watch::Receiver<Option<Duration>>) -> bool {
+    let answered = async {
+        match aim.keyring() {
+            Some(keyring) => keyring.answered().await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         () = sleep(span) => true,
+        () = answered => true,
         _ = asked(stop) => false,
     }
 }

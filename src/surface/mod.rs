@@ -23,6 +23,7 @@ mod ask;
 mod keeper;
 pub mod las;
 mod listen;
+mod oauth;
 mod pending;
 mod relay;
 mod session;
@@ -31,6 +32,7 @@ mod terms;
 mod wire;
 
 pub use ask::{Ask, Asked};
+pub use oauth::{Keyring, OauthError, Wanted};
 pub use session::{LastWords, OpenError};
 pub use shape::{Call, CallError, Remote, RemoteTool};
 pub use terms::Terms;

@@ -18,6 +18,7 @@ use tokio_util::{
 use super::{
     ask::Asks,
     listen,
+    oauth::{self, Caller},
     relay::{Relay, Relayed},
     wire::{Faults, Heard, Lines},
 };
@@ -61,7 +62,17 @@ pub(super) enum Reach {
     /// A Las: greeted by `initialize` at once; what it joins is told in the greeting.
     Las { spawn: Spawn, joins: Option<(String, JsonObject)> },
     /// Streamable HTTP.
-    Url { url: String, bearer: Option<SecretSource>, env: BTreeMap<String, String> },
+    Url { url: String, shows: Shows },
+}
+
+/// What a surface over HTTP is shown.
+#[derive(Debug, Clone)]
+pub(super) enum Shows {
+    Nothing,
+    /// A secret, looked up among these variables where it is one.
+    Bearer(SecretSource, BTreeMap<String, String>),
+    /// Tokens had by OAuth.
+    Tokens(oauth::Shared),
 }
 
 /// Why a surface is not there.
@@ -71,6 +82,8 @@ pub enum OpenError {
     Spawn(#[from] SpawnError),
     #[error(transparent)]
     Secret(#[from] SecretError),
+    #[error("{what} cannot be shown a token: {because}")]
+    NoToken { what: String, because: String },
     #[error("{what} did not answer within {patience:?}{stderr}")]
     Silent { what: String, patience: Duration, stderr: LastWords },
     #[error("{what} ended before it was ready: {status}{stderr}")]
@@ -167,6 +180,7 @@ pub(super) struct Session {
     over: CancellationToken,
     close: CancellationToken,
     child: Option<Child>,
+    keyring: Option<oauth::Shared>,
     faults: Arc<Faults>,
     changes: watch::Receiver<u64>,
     /// Keeps a server telling what changes, where it has to be asked to.
@@ -185,18 +199,37 @@ impl Aim {
 
     /// Takes the bearer out of a text that the server may have written.
     pub(super) fn hide(&self, text: &str) -> String {
-        let Reach::Url { bearer: Some(source), env, .. } = &self.reach else { return text.to_owned() };
-        let bearer = secret::read(source, &|name| env.get(name).cloned());
-        bearer.map_or_else(|_| text.to_owned(), |bearer| bearer.hide(text).into_owned())
+        match &self.reach {
+            Reach::Url { shows: Shows::Bearer(source, env), .. } => {
+                let bearer = secret::read(source, &|name| env.get(name).cloned());
+                bearer.map_or_else(|_| text.to_owned(), |bearer| bearer.hide(text).into_owned())
+            }
+            Reach::Url { shows: Shows::Tokens(keyring), .. } => keyring.hide(text),
+            _ => text.to_owned(),
+        }
+    }
+
+    /// Where the tokens are had that it is shown.
+    pub(super) const fn keyring(&self) -> Option<&oauth::Shared> {
+        match &self.reach {
+            Reach::Url { shows: Shows::Tokens(keyring), .. } => Some(keyring),
+            _ => None,
+        }
     }
 
     /// Connects, greets and lists, all within the patience. Dropping the future leaves no process behind.
     pub(super) async fn open(&self, faults: &Arc<Faults>) -> Result<(Session, Listed), OpenError> {
         let mut child = None;
+        if let Some(keyring) = self.keyring() {
+            keyring.hope();
+        }
         let opened = timeout(self.patience, self.greet(&mut child, faults)).await;
         let stderr = |child: &Option<Child>| LastWords::of(child.as_ref().map(Child::stderr));
         let error = match opened {
             Ok(Ok(greeted)) => return Ok(self.settle(greeted, child, faults)),
+            _ if let Some(because) = self.keyring().and_then(|keyring| keyring.trouble()) => {
+                return Err(OpenError::NoToken { what: self.what(), because });
+            }
             Ok(Err(error)) => error,
             Err(_) => return Err(OpenError::Silent { what: self.what(), patience: self.patience, stderr: stderr(&child) }),
         };
@@ -243,8 +276,8 @@ impl Aim {
                 let lines = Heard { inner: lines, faults: Arc::clone(faults) };
                 serve_client_with_lifecycle_and_ct(ear, lines, lifecycle, close.clone()).await
             }
-            Reach::Url { url, bearer, env } => {
-                let transport = Heard { inner: http(url, bearer.as_ref(), env)?, faults: Arc::clone(faults) };
+            Reach::Url { url, shows } => {
+                let transport = Heard { inner: http(url, shows)?, faults: Arc::clone(faults) };
                 serve_client_with_lifecycle_and_ct(ear, transport, lifecycle, close.clone()).await
             }
         };
@@ -280,6 +313,7 @@ impl Aim {
             _closes: close.clone().drop_guard(),
             close,
             child,
+            keyring: self.keyring().cloned(),
             faults: Arc::clone(faults),
             changes,
             _listening: listening.map(|listening| AbortOnDropHandle::new(tokio::spawn(listening))),
@@ -346,8 +380,16 @@ impl Session {
     /// Waits until the connection or the process is gone, and says why. Cancel safe.
     pub(super) async fn ended(&mut self) -> String {
         let Some(child) = &mut self.child else {
-            self.over.cancelled().await;
-            return format!("{} closed the connection", self.what);
+            let lost = async {
+                match &self.keyring {
+                    Some(keyring) => keyring.lost().await,
+                    None => std::future::pending().await,
+                }
+            };
+            return tokio::select! {
+                because = lost => format!("{} cannot be shown a token: {because}", self.what),
+                () = self.over.cancelled() => format!("{} closed the connection", self.what),
+            };
         };
         let status = tokio::select! {
             () = self.over.cancelled() => timeout(LAST_BREATH, child.wait()).await.ok(),
@@ -418,12 +460,8 @@ async fn list(peer: &Peer<RoleClient>, as_of: u64) -> Result<Listed, ServiceErro
     Ok(listed)
 }
 
-/// A streamable HTTP transport; the bearer is read now, so that each connection takes the newest.
-fn http(
-    url: &str,
-    bearer: Option<&SecretSource>,
-    env: &BTreeMap<String, String>,
-) -> Result<StreamableHttpClientTransport<reqwest::Client>, OpenError> {
+/// A streamable HTTP transport; a bearer is read now, so that each connection takes the newest.
+fn http(url: &str, shows: &Shows) -> Result<StreamableHttpClientTransport<Caller>, OpenError> {
     // Fails only when another provider was chosen already, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::builder()
@@ -435,9 +473,10 @@ fn http(
     let config = StreamableHttpClientTransportConfig::with_uri(url.to_owned())
         .max_sse_event_size(MAX_MESSAGE)
         .max_json_response_size(MAX_MESSAGE);
-    let config = match bearer {
-        Some(source) => config.auth_header(secret::read(source, &|name| env.get(name).cloned())?.reveal()),
-        None => config,
+    let (config, keyring) = match shows {
+        Shows::Nothing => (config, None),
+        Shows::Bearer(source, env) => (config.auth_header(secret::read(source, &|name| env.get(name).cloned())?.reveal()), None),
+        Shows::Tokens(keyring) => (config, Some(Arc::clone(keyring))),
     };
-    Ok(StreamableHttpClientTransport::with_client(client, config))
+    Ok(StreamableHttpClientTransport::with_client(Caller::new(client, keyring), config))
 }

@@ -18,7 +18,7 @@ use crate::{
     being::{Form, Mind, Outcome, Status, ToolCall, ToolDefinition},
     manifest::{Boundary, CapabilitySpec, MostSpec, SurfaceSpec, TransportSpec},
     secret::Secrets,
-    surface::{Asked, CallError, Remote},
+    surface::{Asked, CallError, Keyring, Remote},
     vocab::{Name, Timestamp},
 };
 
@@ -45,6 +45,8 @@ pub struct Parts {
     pub models: Knows,
     /// What the tools of the surfaces looked like when they were first seen.
     pub seen: Sightings,
+    /// Where the tokens of surfaces are kept that are had by OAuth.
+    pub tokens: PathBuf,
     /// The messaging service, where the operator named one.
     pub most: Option<MostSpec>,
     /// What this process sends to others, and nobody is shown.
@@ -67,6 +69,7 @@ pub struct Toolbox {
     theirs: BTreeMap<String, String>,
     seen: Sightings,
     notices: Vec<String>,
+    tokens: PathBuf,
     workspace: Workspace,
     layout: Layout,
     models: Knows,
@@ -99,9 +102,9 @@ impl Toolbox {
         let real = std::fs::canonicalize(&parts.workspace).unwrap_or_else(|_| parts.workspace.clone());
         let layout = Layout::of([parts.workspace.as_path(), real.as_path()]);
         let workspace = Workspace { root: parts.workspace, state_dirs: parts.state_dirs };
-        let Parts { remote, surfaces, models, secrets, .. } = parts;
+        let Parts { remote, surfaces, models, secrets, tokens, .. } = parts;
         let most = parts.most.map(|spec| Most::new(spec, secrets.clone()));
-        Ok(Self { catalogue, remote, surfaces, theirs, seen, notices, workspace, layout, models, most, secrets })
+        Ok(Self { catalogue, remote, surfaces, theirs, seen, notices, tokens, workspace, layout, models, most, secrets })
     }
 
     /// The whole catalogue in one lasting order, as models are shown it.
@@ -211,12 +214,17 @@ impl Toolbox {
         self.told(tool, outcome, mode)
     }
 
-    /// Learns the bearer that Las sends to the surface of a tool, so that it is hidden where the surface says it back.
+    /// Learns the bearer or the token that Las sends to the surface of a tool, so that it is hidden where the surface says it back.
     async fn know_bearer(&self, tool: &str) {
-        let spec = self.surfaces.iter().find(|(name, _)| surface_of(tool) == Some(name.as_str())).map(|(_, spec)| spec);
-        if let Some(SurfaceSpec { transport: TransportSpec::Url { bearer: Some(source), .. }, .. }) = spec {
-            // One that cannot be read was not sent either.
-            drop(self.secrets.read(source).await);
+        let Some((name, spec)) = self.surfaces.iter().find(|(name, _)| surface_of(tool) == Some(name.as_str())) else { return };
+        // What cannot be read was not sent either.
+        match &spec.transport {
+            TransportSpec::Url { oauth: Some(_), .. } => {
+                let token = Keyring::of(name, spec, &self.tokens, BTreeMap::new()).and_then(|keyring| keyring.secret());
+                token.iter().for_each(|token| self.secrets.know(token));
+            }
+            TransportSpec::Url { bearer: Some(source), .. } => drop(self.secrets.read(source).await),
+            TransportSpec::Url { .. } | TransportSpec::Command(_) => {}
         }
     }
 

@@ -78,6 +78,7 @@ fn bench(answers: impl IntoIterator<Item = (&'static str, Result<Value, CallErro
             Box::pin(async move { known })
         }),
         seen: Sightings::new(),
+        tokens: folder.path().join("oauth"),
         most: None,
         secrets: Secrets::new(Arc::new(|_| None)),
     };
@@ -192,7 +193,7 @@ async fn a_bearer_that_a_surface_says_back_is_shown_to_nobody() {
     ]);
     let bearer = Some(crate::manifest::SecretSource::Env("BEARER".into()));
     let far = SurfaceSpec {
-        transport: TransportSpec::Url { url: "http://127.0.0.1:1/mcp".into(), bearer },
+        transport: TransportSpec::Url { url: "http://127.0.0.1:1/mcp".into(), bearer, oauth: None },
         ..surface(false, Boundary::Reject)
     };
     bench.toolbox.surfaces.insert("far".parse().unwrap(), far);

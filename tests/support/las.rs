@@ -56,6 +56,7 @@ pub fn setting<const N: usize>(surfaces: [(&str, SurfaceSpec); N]) -> Setting {
         surfaces: surfaces.into_iter().map(|(name, spec)| (name.parse().unwrap(), spec)).collect(),
         required: Vec::new(),
         workspace: workspace.path().canonicalize().unwrap(),
+        tokens: workspace.path().canonicalize().unwrap().join(".oauth"),
         external: None,
         env: std::env::vars().collect(),
         patience: DEADLINE,

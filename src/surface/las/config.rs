@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    manifest::{LimitsSpec, SandboxSpec, SecretSource, SurfaceSpec, TransportSpec},
+    manifest::{LimitsSpec, OauthSpec, SandboxSpec, SecretSource, SurfaceSpec, TransportSpec},
     process::{Backoff, Confinement, Limits, Sandbox},
     vocab::{Name, Span},
 };
@@ -30,6 +30,8 @@ pub(super) struct LasConfig {
     /// How long between two attempts.
     #[serde(default)]
     pub(super) pace: Backoff,
+    /// Where the tokens of surfaces are kept.
+    pub(super) tokens: PathBuf,
 }
 
 /// One surface of a Las.
@@ -48,7 +50,12 @@ pub(super) struct Joined {
 #[serde(rename_all = "lowercase")]
 pub(super) enum Way {
     Command(Vec<String>),
-    Url { url: String, bearer: Option<Bearer> },
+    Url {
+        url: String,
+        bearer: Option<Bearer>,
+        #[serde(default)]
+        oauth: Option<Box<OauthSpec>>,
+    },
 }
 
 /// Where a bearer is read from.
@@ -70,18 +77,30 @@ pub struct BadPattern {
 
 impl LasConfig {
     /// Resolves the surfaces of one being.
-    pub(super) fn new(surfaces: &BTreeMap<Name, SurfaceSpec>, workspace: &Path, patience: Span, pace: Backoff) -> Self {
+    pub(super) fn new(
+        surfaces: &BTreeMap<Name, SurfaceSpec>,
+        (workspace, tokens): (&Path, &Path),
+        patience: Span,
+        pace: Backoff,
+    ) -> Self {
         let surfaces = surfaces.iter().map(|(name, spec)| (name.clone(), Joined::new(spec, workspace))).collect();
-        Self { surfaces, workspace: workspace.to_owned(), patience, pace }
+        Self { surfaces, workspace: workspace.to_owned(), patience, pace, tokens: tokens.to_owned() }
     }
 
     /// The variables that hold bearers, which Las must see.
     pub(super) fn bearer_variables<'a>(&'a self) -> BTreeSet<&'a str> {
-        let of = |joined: &'a Joined| match &joined.way {
-            Way::Url { bearer: Some(Bearer::Env(name)), .. } => Some(name.as_str()),
-            _ => None,
+        let variable = |source: &'a SecretSource| match source {
+            SecretSource::Env(name) => Some(name.as_str()),
+            SecretSource::File(_) => None,
         };
-        self.surfaces.values().filter_map(of).collect()
+        let of = move |joined: &'a Joined| match &joined.way {
+            Way::Url { bearer: Some(Bearer::Env(name)), .. } => vec![name.as_str()],
+            Way::Url { oauth: Some(oauth), .. } => {
+                [&oauth.client_secret, &oauth.private_key].into_iter().flatten().filter_map(variable).collect()
+            }
+            _ => Vec::new(),
+        };
+        self.surfaces.values().flat_map(of).collect()
     }
 
     /// The configuration as the value of the capability.
@@ -115,7 +134,9 @@ impl Joined {
         let fill = |text: &String| text.replace(WORKSPACE, &folder);
         let way = match &spec.transport {
             TransportSpec::Command(words) => Way::Command(words.iter().map(fill).collect()),
-            TransportSpec::Url { url, bearer } => Way::Url { url: url.clone(), bearer: bearer.clone().map(Bearer::from) },
+            TransportSpec::Url { url, bearer, oauth } => {
+                Way::Url { url: url.clone(), bearer: bearer.clone().map(Bearer::from), oauth: oauth.clone() }
+            }
         };
         let env = spec.env.iter().map(|(name, value)| (name.clone(), fill(value))).collect();
         let filled = |paths: &[String]| paths.iter().map(|path| PathBuf::from(fill(path))).collect();
@@ -168,7 +189,7 @@ fn patterns(variable: &'static str, env: &BTreeMap<String, String>) -> Result<Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::{Boundary, Scope, ToolTerms};
+    use crate::manifest::{Boundary, Grant, Scope, ToolTerms};
 
     fn spec(transport: TransportSpec) -> SurfaceSpec {
         SurfaceSpec {
@@ -187,7 +208,7 @@ mod tests {
     fn config(names: &[&str]) -> LasConfig {
         let command = || spec(TransportSpec::Command(vec!["serve".to_owned(), "{workspace}".to_owned()]));
         let surfaces = names.iter().map(|name| (name.parse().unwrap(), command())).collect();
-        LasConfig::new(&surfaces, Path::new("/w/ada"), Span::from_secs(30), Backoff::default())
+        LasConfig::new(&surfaces, (Path::new("/w/ada"), Path::new("/h/oauth")), Span::from_secs(30), Backoff::default())
     }
 
     fn selected(only: &str, skip: &str) -> Vec<String> {
@@ -222,10 +243,23 @@ mod tests {
 
     #[test]
     fn only_variables_that_hold_bearers_are_passed_on() {
-        let bearer = Some(SecretSource::Env("TOKEN".to_owned()));
-        let remote = spec(TransportSpec::Url { url: "http://127.0.0.1:1/mcp".to_owned(), bearer });
-        let surfaces = BTreeMap::from([("far".parse().unwrap(), remote)]);
-        let config = LasConfig::new(&surfaces, Path::new("/w"), Span::from_secs(1), Backoff::default());
-        assert_eq!(config.bearer_variables(), BTreeSet::from(["TOKEN"]));
+        let variable = |name: &str| Some(SecretSource::Env(name.to_owned()));
+        let url = || "http://127.0.0.1:1/mcp".to_owned();
+        let remote = spec(TransportSpec::Url { url: url(), bearer: variable("TOKEN"), oauth: None });
+        let oauth = OauthSpec {
+            grant: Grant::ClientCredentials,
+            client_id: Some("me".to_owned()),
+            client_secret: variable("HUSH"),
+            private_key: Some(SecretSource::File("/k".into())),
+            auth: None,
+            client_metadata: None,
+            scopes: None,
+            resource: None,
+            redirect: url(),
+        };
+        let asking = spec(TransportSpec::Url { url: url(), bearer: None, oauth: Some(Box::new(oauth)) });
+        let surfaces = BTreeMap::from([("far".parse().unwrap(), remote), ("farther".parse().unwrap(), asking)]);
+        let config = LasConfig::new(&surfaces, (Path::new("/w"), Path::new("/h/oauth")), Span::from_secs(1), Backoff::default());
+        assert_eq!(config.bearer_variables(), BTreeSet::from(["HUSH", "TOKEN"]));
     }
 }

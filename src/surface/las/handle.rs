@@ -39,6 +39,8 @@ pub struct LasStart {
     pub required: Vec<Name>,
     /// The being's own folder: `{workspace}`, and where Las and its surfaces run.
     pub workspace: PathBuf,
+    /// Where the tokens of surfaces are kept that are had by OAuth.
+    pub tokens: PathBuf,
     /// Another program in the place of the built-in Las.
     pub external: Option<ExternalLas>,
     /// The daemon's environment as it was read at its start. Only `PATH` and the variables that hold bearers are taken from it.
@@ -189,7 +191,8 @@ impl LasStart {
             }
             None if self.surfaces.is_empty() => return None,
             None => {
-                let config = LasConfig::new(&self.surfaces, &self.workspace, Span::from(self.patience), self.pace.clone());
+                let config =
+                    LasConfig::new(&self.surfaces, (&self.workspace, &self.tokens), Span::from(self.patience), self.pace.clone());
                 let bearers = config.bearer_variables().into_iter();
                 env.extend(bearers.filter_map(|name| Some((name.to_owned(), self.env.get(name)?.clone()))));
                 let command = vec![self.program.to_string_lossy().into_owned(), "las".to_owned()];

@@ -3,7 +3,7 @@
 use std::{
     borrow::Cow,
     collections::BTreeMap,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
@@ -35,11 +35,11 @@ use super::{
 use crate::{
     process::{Backoff, Spawn, Talk},
     surface::{
-        Terms, answer,
+        Keyring, Terms, answer,
         ask::{self, Ask, Asks, Questions},
         keeper::{Keeper, Phase, chain},
         relay::Relay,
-        session::{Aim, Reach},
+        session::{Aim, Reach, Shows},
     },
     vocab::Name,
 };
@@ -212,14 +212,14 @@ impl Aggregator {
     /// own names for them.
     pub(super) fn join(&self, config: LasConfig, mut terms: BTreeMap<Name, Terms>, wants: &ClientCapabilities) {
         self.joined.get_or_init(|| {
-            let LasConfig { surfaces, workspace, patience, pace } = config;
+            let LasConfig { surfaces, workspace, patience, pace, tokens } = config;
             let patience = patience.as_duration();
             let start = |(name, joined): (Name, Joined)| {
                 let timeout = joined.timeout.as_duration();
                 let desk = Arc::new(Desk::new(wants.clone(), Arc::clone(&self.guests)));
                 let relay: Arc<dyn Relay> = Arc::<Desk>::clone(&desk);
-                let aim =
-                    Aim { relay: self.alone.then_some(relay), ..self.aim(&name, joined, &workspace, (patience, pace.clone())) };
+                let aim = self.aim(&name, joined, (&workspace, &tokens), (patience, pace.clone()));
+                let aim = Aim { relay: self.alone.then_some(relay), ..aim };
                 let terms = terms.remove(&name).unwrap_or_default();
                 (name, Member { keeper: Arc::new(Keeper::start(aim)), desk, timeout, terms })
             };
@@ -282,7 +282,7 @@ impl Aggregator {
         members.filter_map(|(name, member)| Asked::new(name, &member.keeper, member.timeout, &has)).collect()
     }
 
-    fn aim(&self, name: &Name, joined: Joined, workspace: &std::path::Path, (patience, pace): (Duration, Backoff)) -> Aim {
+    fn aim(&self, name: &Name, joined: Joined, (workspace, tokens): (&Path, &Path), (patience, pace): (Duration, Backoff)) -> Aim {
         let reach = match joined.way {
             Way::Command(command) => {
                 let mut env = clean(&self.env);
@@ -296,7 +296,15 @@ impl Aggregator {
                     talk: Talk::Of(name.to_string()),
                 })
             }
-            Way::Url { url, bearer } => Reach::Url { url, bearer: bearer.map(Into::into), env: BTreeMap::clone(&self.env) },
+            Way::Url { url, bearer, oauth } => {
+                let env = BTreeMap::clone(&self.env);
+                let shows = match (oauth, bearer) {
+                    (Some(oauth), _) => Shows::Tokens(Arc::new(Keyring::new(name.as_str(), &url, *oauth, tokens, env))),
+                    (None, Some(bearer)) => Shows::Bearer(bearer.into(), env),
+                    (None, None) => Shows::Nothing,
+                };
+                Reach::Url { url, shows }
+            }
         };
         Aim { name: name.to_string(), reach, patience, pace, asks: Asks::new(self.asks.clone()), relay: None }
     }

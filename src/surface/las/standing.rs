@@ -32,6 +32,8 @@ pub struct Standing {
     pub surfaces: BTreeMap<Name, SurfaceSpec>,
     /// `{workspace}`, and where the surfaces run.
     pub workspace: PathBuf,
+    /// Where the tokens of surfaces are kept that are had by OAuth.
+    pub tokens: PathBuf,
     /// This process's environment: `PATH` is passed on to the surfaces, `LAS_ONLY` and `LAS_SKIP` select them, and bearers may be in it.
     pub env: BTreeMap<String, String>,
     /// Whether tools are listed as `<surface>__<tool>`.
@@ -122,8 +124,8 @@ impl Standing {
 
     /// Starts every surface; where names are kept, waits for all of them and refuses two that are the same.
     async fn join(self) -> Result<Aggregator, StandError> {
-        let Self { surfaces, workspace, env, prefixes } = self;
-        let config = select(&surfaces, &workspace, &env)?;
+        let Self { surfaces, workspace, tokens, env, prefixes } = self;
+        let config = select(&surfaces, (&workspace, &tokens), &env)?;
         let terms = surfaces.iter().map(|(name, spec)| (name.clone(), Terms::new(&spec.terms))).collect();
         let (las, _) = Aggregator::new(env, prefixes);
         let las = las.alone();
@@ -152,10 +154,10 @@ fn wants() -> ClientCapabilities {
 
 fn select(
     surfaces: &BTreeMap<Name, SurfaceSpec>,
-    workspace: &Path,
+    folders: (&Path, &Path),
     env: &BTreeMap<String, String>,
 ) -> Result<LasConfig, StandError> {
-    let mut config = LasConfig::new(surfaces, workspace, Span::from(super::LasStart::PATIENCE), Backoff::default());
+    let mut config = LasConfig::new(surfaces, folders, Span::from(super::LasStart::PATIENCE), Backoff::default());
     config.select(env)?;
     if config.surfaces.is_empty() {
         return Err(StandError::NothingSelected { declared: names(surfaces.keys()) });
