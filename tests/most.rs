@@ -72,7 +72,7 @@ fn toolbox(folder: &TempDir, most: Option<MostSpec>, secrets: Secrets) -> Toolbo
         models: Arc::new(|_| Box::pin(async { Ok(false) })),
         most,
         seen: singularity::tool::Sightings::new(),
-        tokens: std::path::PathBuf::new(),
+        tokens: PathBuf::new(),
         secrets,
     };
     Toolbox::new(parts).unwrap()

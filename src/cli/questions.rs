@@ -11,7 +11,7 @@ use super::{
     table::table,
 };
 use crate::{
-    api::{self, AnswerRequest, Client, ConsentRequest, QuestionFacts, Word},
+    api::{self, AnswerRequest, Client, ConsentRequest, ObjectStatus, QuestionFacts, Word},
     vocab::{BadName, Name},
 };
 
@@ -112,8 +112,8 @@ const SHOWN: usize = 60;
 /// Lists what waits for a person.
 pub(super) async fn questions(context: &Context, arguments: &Questions) -> Result<(), Failure> {
     let list = list(context).await?;
-    let waiting: Vec<QuestionFacts> =
-        list.items.into_iter().filter_map(|object| object.question.or(object.being?.question)).collect();
+    let asked = |object: ObjectStatus| object.question.or_else(|| object.being?.question);
+    let waiting: Vec<QuestionFacts> = list.items.into_iter().filter_map(asked).collect();
     match arguments.output {
         Format::Json => print(&format!("{:#}\n", json!(waiting))),
         Format::Jsonl => print(&waiting.iter().map(|question| format!("{}\n", json!(question))).collect::<String>()),

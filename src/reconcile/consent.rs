@@ -42,7 +42,7 @@ impl Reconciler {
                     arguments: String::new(),
                     asked_at: wanted.asked_at.to_string(),
                     until: String::new(),
-                    form: Some(FormFacts { message: message.clone(), schema: None, url: Some(wanted.address) }),
+                    form: Some(FormFacts { message, schema: None, url: Some(wanted.address) }),
                 };
                 let rows = vec![
                     Condition::new(ConditionKind::Ready, false, "ConsentNeeded", "a person must consent first"),

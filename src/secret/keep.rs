@@ -88,7 +88,6 @@ impl Kept {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "tests prepare files as anyone could")]
 mod tests {
     use std::{
         fs::{self, Permissions},
@@ -139,9 +138,8 @@ mod tests {
         let kept = Kept::new(&around.path().join("oauth"), "far.json");
         let first = kept.turn().unwrap();
         let (tell, told) = sync_channel(1);
-        let second = kept.clone();
         let waiting = std::thread::spawn(move || {
-            let _turn = second.turn().unwrap();
+            let _turn = kept.turn().unwrap();
             tell.send(()).unwrap();
         });
         assert!(told.recv_timeout(Duration::from_millis(50)).is_err(), "the first still has it");

@@ -1,4 +1,4 @@
-use std::{borrow::Cow, collections::HashMap, future::Future, sync::Arc};
+use std::{collections::HashMap, future::Future, sync::Arc};
 
 use futures::stream::BoxStream;
 use reqwest::{
@@ -86,7 +86,7 @@ fn challenge<T>(outcome: &Result<T, Failure>) -> Option<Challenge> {
 }
 
 /// A surface that refuses without a challenge.
-fn is_unauthorized(text: &Cow<'static, str>) -> bool {
+fn is_unauthorized(text: &str) -> bool {
     text.starts_with("HTTP 401")
 }
 
