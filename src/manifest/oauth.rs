@@ -1,5 +1,7 @@
 //! How a surface's tokens are had by OAuth.
 
+use url::Url;
+
 use super::{
     ClientAuth, Grant, OauthSpec,
     check::Cx,
@@ -16,6 +18,11 @@ pub(super) fn resolve(surface: &SurfaceDocument, cx: &mut Cx<'_>) -> Option<Oaut
     if surface.bearer.is_some() {
         let message = "`oauth` and `bearer` are both there, but one request shows one token; keep one of them";
         cx.fault(&["oauth"], message, None);
+    }
+    let is_open = surface.url.as_ref().and_then(|url| Url::parse(&url.0).ok()).is_some_and(|url| !OauthSpec::may_go_to(&url));
+    if is_open {
+        let message = "`url` is neither https nor on this machine, so no token is sent there";
+        cx.fault(&["url"], message, Some("write https://…".into()));
     }
     let grant = match document.grant {
         Some(GrantName::ClientCredentials) => Grant::ClientCredentials,

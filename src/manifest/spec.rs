@@ -4,6 +4,7 @@ use std::{
 };
 
 use serde::{Deserialize, Deserializer, Serialize};
+use url::{Host, Url};
 
 use crate::{
     being::{DeclaredIdentity, Price},
@@ -171,6 +172,19 @@ pub struct OauthSpec {
     pub resource: Option<String>,
     /// Where a browser is sent with the code.
     pub redirect: String,
+}
+
+impl OauthSpec {
+    /// Tells whether tokens and secrets may be sent to an address: by https, or within this machine.
+    pub fn may_go_to(at: &Url) -> bool {
+        let is_here = match at.host() {
+            Some(Host::Domain(name)) => name == "localhost",
+            Some(Host::Ipv4(address)) => address.is_loopback(),
+            Some(Host::Ipv6(address)) => address.is_loopback(),
+            None => false,
+        };
+        at.scheme() == "https" || (at.scheme() == "http" && is_here)
+    }
 }
 
 /// How a client gets its tokens.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::diagnosis::{Area, Finding};
 use crate::{
-    manifest::{ModelSpec, ProviderSpec, SecretSource, TransportSpec},
+    manifest::{ModelSpec, ProviderSpec, SecretSource, SurfaceSpec, TransportSpec},
     model::embedded::pull,
     runtime::{AnimateError, Assignment, Ground, Inspection, SurfaceHealth, inspect},
     tool::check_most,
@@ -31,9 +31,11 @@ pub(super) async fn secrets<'a>(
         }
     }
     for (name, spec) in &assignment.surfaces {
-        if let TransportSpec::Url { bearer: Some(bearer), .. } = &spec.transport {
-            sources.push((format!("surface/{name} bearer"), bearer.clone()));
-        }
+        let TransportSpec::Url { bearer, oauth, .. } = &spec.transport else { continue };
+        sources.extend(bearer.iter().map(|bearer| (format!("surface/{name} bearer"), bearer.clone())));
+        let (secret, key) = oauth.as_ref().map_or((None, None), |oauth| (oauth.client_secret.clone(), oauth.private_key.clone()));
+        sources.extend(secret.map(|secret| (format!("surface/{name} oauth.client_secret"), secret)));
+        sources.extend(key.map(|key| (format!("surface/{name} oauth.private_key"), key)));
     }
     sources.extend(assignment.being.most.iter().map(|most| ("most token".to_owned(), most.token.clone())));
     let mut findings = Vec::new();
@@ -161,7 +163,9 @@ pub(super) async fn surfaces(ground: &Arc<Ground>, assignment: &Assignment) -> S
         Err(error) => return Seen { findings: vec![uninspected(&error)], las_tools: 0, tools: 0 },
     };
     let is_required = |name: &Name| assignment.being.las.required.contains(name);
-    let mut findings: Vec<Finding> = surfaces.iter().map(|(name, health)| surface(name, health, is_required(name))).collect();
+    let remedy = |name: &Name| remedy(ground, name, assignment.surfaces.get(name));
+    let mut findings: Vec<Finding> =
+        surfaces.iter().map(|(name, health)| surface(name, health, is_required(name), &remedy(name))).collect();
     let unknown = assignment.being.las.required.iter().filter(|name| !surfaces.contains_key(*name));
     findings.extend(unknown.filter_map(|name| {
         let prefix = format!("{name}__");
@@ -178,13 +182,24 @@ pub(super) async fn surfaces(ground: &Arc<Ground>, assignment: &Assignment) -> S
     Seen { findings, las_tools: remote, tools: tools.len() }
 }
 
-fn surface(name: &Name, health: &SurfaceHealth, is_required: bool) -> Finding {
+/// What to do about a surface that is down.
+fn remedy(ground: &Ground, name: &Name, spec: Option<&SurfaceSpec>) -> String {
+    let Some(keyring) = spec.and_then(|spec| ground.keyring(name, spec)) else {
+        return "run its command by hand, or leave it out with `las.skip`".to_owned();
+    };
+    match keyring.wanted() {
+        Ok(Some(_)) => format!("start the daemon; `singularity questions` shows what to open, `answer surface/{name}` ends it"),
+        _ => format!("see `oauth` of surface/{name}, or leave it out with `las.skip`"),
+    }
+}
+
+fn surface(name: &Name, health: &SurfaceHealth, is_required: bool, remedy: &str) -> Finding {
     let subject = format!("surface/{name}");
     let required = if is_required { "; it is required" } else { "" };
     match health {
         SurfaceHealth { up: false, reason, .. } => {
             let found = format!("{}{required}", reason.as_deref().unwrap_or("it is down"));
-            Finding::bad(subject, Area::Upstream, found, "run its command by hand, or leave it out with `las.skip`")
+            Finding::bad(subject, Area::Upstream, found, remedy)
         }
         SurfaceHealth { tools: 0, .. } if is_required => {
             let found = format!("required Las surface unavailable: {name}: it is up but lists no tool");

@@ -8,7 +8,7 @@ use super::{
     record::{Consent, Server},
     web::{WebError, address},
 };
-use crate::{surface::answer::bounded, vocab::Timestamp};
+use crate::{manifest::OauthSpec, surface::answer::bounded, vocab::Timestamp};
 
 /// No code is longer.
 const MAX_CODE: usize = 4_096;
@@ -44,7 +44,7 @@ pub(super) fn ask(
     let [state, verifier] = [state, verifier].map(|luck| BASE64_URL_SAFE_NO_PAD.encode(luck));
     let endpoint = server.authorization_endpoint.as_deref().unwrap_or_default();
     let mut at = address(endpoint)?;
-    if !super::web::is_safe(&at) {
+    if !OauthSpec::may_go_to(&at) {
         return Err(WebError::Insecure(bounded(endpoint)));
     }
     let challenge = BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(&verifier));

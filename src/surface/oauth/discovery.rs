@@ -6,8 +6,9 @@ use serde::{Deserialize, de::DeserializeOwned};
 use super::{
     challenge::Challenge,
     record::Server,
-    web::{Answered, Web, WebError, address, is_safe},
+    web::{Answered, Web, WebError, address},
 };
+use crate::{manifest::OauthSpec, surface::answer::bounded};
 
 /// The scope by which some servers give refresh tokens.
 pub(super) const OFFLINE: &str = "offline_access";
@@ -61,7 +62,7 @@ pub(super) async fn discover(web: &Web, url: &Url, called: &Url, challenge: &Cha
     if let Some(says) = resource.as_ref().and_then(|told| told.resource.as_ref())
         && !address(says).is_ok_and(|says| covers(&says, called))
     {
-        return Err(DiscoveryError::OtherResource { says: crate::surface::answer::bounded(says), url: called.to_string() });
+        return Err(DiscoveryError::OtherResource { says: bounded(says), url: called.to_string() });
     }
     let resource = resource.unwrap_or_default();
     let named = resource.authorization_servers.first();
@@ -94,7 +95,7 @@ async fn server(web: &Web, issuer: &Url, named: Option<&str>) -> Result<Option<S
         let bare = |text: &str| text.trim_end_matches('/').to_owned();
         return match (named, &told.issuer) {
             (Some(named), Some(says)) if bare(named) != bare(says) => {
-                Err(DiscoveryError::OtherIssuer { issuer: named.to_owned(), says: crate::surface::answer::bounded(says) })
+                Err(DiscoveryError::OtherIssuer { issuer: named.to_owned(), says: bounded(says) })
             }
             _ => Ok(Some(told)),
         };
@@ -150,7 +151,7 @@ fn undescribed(issuer: &Url, resource: String, scopes: Vec<String>) -> Server {
 
 /// Where a surface may say who gives tokens for it: where its challenge says, else at the well-known places.
 fn resource_addresses(url: &Url, challenge: &Challenge) -> Vec<Url> {
-    let named = challenge.resource_metadata.as_deref().and_then(|text| url.join(text).ok()).filter(is_safe);
+    let named = challenge.resource_metadata.as_deref().and_then(|text| url.join(text).ok()).filter(OauthSpec::may_go_to);
     let path = url.path().trim_end_matches('/');
     let mut at = Vec::from_iter(named);
     if !path.is_empty() {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use reqwest::{Client, RequestBuilder, StatusCode, Url, header, redirect::Policy};
-use url::{Host, form_urlencoded};
+use url::form_urlencoded;
+
+use crate::{manifest::OauthSpec, surface::answer::bounded};
 
 /// No answer is longer.
 const MAX_BODY: usize = 256 * 1024;
@@ -96,7 +98,7 @@ impl Web {
     }
 
     async fn send(&self, at: &Url, request: RequestBuilder) -> Result<Sent, WebError> {
-        if !is_safe(at) {
+        if !OauthSpec::may_go_to(at) {
             return Err(WebError::Insecure(plain(at)));
         }
         let unanswered = |source: reqwest::Error| WebError::Unanswered { at: plain(at), source: source.without_url() };
@@ -128,18 +130,7 @@ fn elsewhere(from: &Url, to: &Url) -> WebError {
 
 /// Reads an address.
 pub(super) fn address(text: &str) -> Result<Url, WebError> {
-    Url::parse(text).map_err(|_| WebError::NoAddress(crate::surface::answer::bounded(text)))
-}
-
-/// Tells whether secrets may be sent there.
-pub(super) fn is_safe(at: &Url) -> bool {
-    let is_here = match at.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    };
-    at.scheme() == "https" || (at.scheme() == "http" && is_here)
+    Url::parse(text).map_err(|_| WebError::NoAddress(bounded(text)))
 }
 
 /// An address without what may be secret in it.
@@ -149,7 +140,7 @@ fn plain(at: &Url) -> String {
     plain.set_fragment(None);
     let _ = plain.set_password(None);
     let _ = plain.set_username("");
-    crate::surface::answer::bounded(plain.as_str())
+    bounded(plain.as_str())
 }
 
 #[cfg(test)]
@@ -158,7 +149,7 @@ mod tests {
 
     #[test]
     fn nothing_is_sent_in_the_clear_but_to_this_machine() {
-        let is_safe = |text: &str| is_safe(&text.parse().unwrap());
+        let is_safe = |text: &str| OauthSpec::may_go_to(&text.parse().unwrap());
         for safe in ["https://a.example/x", "http://127.0.0.1:1/x", "http://127.8.8.8/", "http://[::1]:5/", "http://localhost:9/"] {
             assert!(is_safe(safe), "{safe}");
         }
