@@ -24,6 +24,7 @@ mod keeper;
 pub mod las;
 mod listen;
 mod pending;
+mod quick;
 mod relay;
 mod session;
 mod shape;
