@@ -6,7 +6,10 @@ use std::{
 
 use rmcp::{
     Peer, RoleClient, ServiceError,
-    model::{CallToolRequestParams, CallToolResponse, CallToolResult, DEFAULT_MRTR_MAX_ROUNDS, MetaObject, ProgressToken, Tool},
+    model::{
+        CallToolRequestParams, CallToolResponse, CallToolResult, DEFAULT_MRTR_MAX_ROUNDS, MetaObject, ProgressToken,
+        ProtocolVersion, Tool,
+    },
 };
 use serde_json::{Map, Value};
 use tokio::{
@@ -117,6 +120,11 @@ impl Keeper {
         self.view.borrow().clone()
     }
 
+    /// How often the tools were listed.
+    pub(super) fn edition(&self) -> u64 {
+        self.view.borrow().edition
+    }
+
     /// Follows what is known.
     pub(super) fn watch(&self) -> watch::Receiver<View> {
         self.view.clone()
@@ -167,12 +175,16 @@ impl Keeper {
     async fn rounds<F>(
         &self,
         peer: &Peer<RoleClient>,
-        mut params: CallToolRequestParams,
+        params: CallToolRequestParams,
         follow: impl FnOnce(Option<&ProgressToken>) -> F,
     ) -> Result<CallToolResponse, ServiceError> {
-        let pending = Pending::send(peer, params.clone()).await?;
+        // Before this version no server asks in an answer, and what was sent is not needed again.
+        let asks = peer.peer_info().is_none_or(|server| server.protocol_version >= ProtocolVersion::V_2026_07_28);
+        let again = asks.then(|| params.clone());
+        let pending = Pending::send(peer, params).await?;
         let _following = follow(pending.token());
         let mut answered = pending.answer().await;
+        let Some(mut params) = again else { return answered };
         for _ in 0..DEFAULT_MRTR_MAX_ROUNDS {
             let Ok(CallToolResponse::InputRequired(wanted)) = &answered else { break };
             let Some((responses, state)) = self.asks.fulfil(wanted.clone()).await else { break };

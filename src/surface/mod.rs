@@ -25,6 +25,7 @@ pub mod las;
 mod listen;
 mod oauth;
 mod pending;
+mod quick;
 mod relay;
 mod session;
 mod shape;

@@ -1,27 +1,34 @@
 use std::{
     io,
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
+use memchr::memchr;
 use rmcp::{
     RoleClient,
     model::{JsonRpcMessage, ServerNotification},
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
+use serde_json::error::Category;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     sync::{Mutex, watch},
     time::Instant,
 };
 
+use super::quick::Quick;
 use crate::process::Allowance;
 
 /// How many messages that answer nothing are heard, at once and in a second: what a server says unasked costs memory until it is handled.
 const UNASKED: u32 = 1_000;
+/// How much is read at once, at least; and how much memory is kept between messages, at most.
+const PIECE: usize = 8 * 1024;
+const KEPT: usize = 64 * 1024;
 /// How much of a line that is no message is shown in the log.
 const MAX_SAMPLE: usize = 120;
 
@@ -99,14 +106,17 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Heard<T> {
     }
 }
 
-/// JSON-RPC, one message a line, over a child's pipes.
+/// JSON-RPC, one message a line, over a pair of pipes.
 ///
 /// A line that is no message is skipped and counted: a server that prints a greeting to stdout still works. A line longer than the
 /// bound ends the connection, for its rest may never come.
 pub(super) struct Lines<R, W> {
     name: String,
-    read: BufReader<R>,
-    line: Vec<u8>,
+    read: R,
+    /// What was read; so much of it was heard already, and up to there no line ends after that.
+    ahead: Vec<u8>,
+    heard: usize,
+    searched: usize,
     max_line: usize,
     write: Arc<Mutex<Option<W>>>,
     faults: Arc<Faults>,
@@ -118,8 +128,10 @@ impl<R: AsyncRead + Unpin, W> Lines<R, W> {
     pub(super) fn new(name: String, read: R, write: W, max_line: usize, faults: Arc<Faults>) -> Self {
         Self {
             name,
-            read: BufReader::new(read),
-            line: Vec::new(),
+            read,
+            ahead: Vec::new(),
+            heard: 0,
+            searched: 0,
             max_line,
             write: Arc::new(Mutex::new(Some(write))),
             faults,
@@ -127,27 +139,35 @@ impl<R: AsyncRead + Unpin, W> Lines<R, W> {
         }
     }
 
-    /// Reads up to the next line end into `self.line`. False at the end of the stream, and when the line is too long.
+    /// Reads up to the next line end, and tells where in `self.ahead` the line is. `None` at the end of the stream, and when the line is
+    /// too long.
     ///
-    /// Cancel safe: what was consumed is kept in `self.line`, and nothing is awaited between the two.
-    async fn read_line(&mut self) -> bool {
+    /// Cancel safe: what was read is kept, and nothing is awaited in between.
+    async fn read_line(&mut self) -> Option<Range<usize>> {
         loop {
-            let Ok(ready) = self.read.fill_buf().await else { return false };
-            if ready.is_empty() {
-                return false;
-            }
-            let end = ready.iter().position(|byte| *byte == b'\n');
-            let taken = end.map_or(ready.len(), |end| end + 1);
-            self.line.extend_from_slice(ready.get(..taken).unwrap_or(ready));
-            self.read.consume(taken);
-            if self.line.len() > self.max_line {
+            let rest = self.ahead.get(self.searched..).unwrap_or_default();
+            let end = memchr(b'\n', rest).map(|at| self.searched + at + 1);
+            let line = self.heard..end.unwrap_or(self.ahead.len());
+            self.searched = line.end;
+            if line.len() > self.max_line {
                 self.faults.cut.store(true, Ordering::Relaxed);
-                tracing::warn!(surface = %self.name, bytes = self.line.len(), "a message is too long; the connection is cut");
-                self.line = Vec::new();
-                return false;
+                tracing::warn!(surface = %self.name, bytes = line.len(), "a message is too long; the connection is cut");
+                (self.ahead, self.heard, self.searched) = (Vec::new(), 0, 0);
+                return None;
             }
             if end.is_some() {
-                return true;
+                self.heard = line.end;
+                return Some(line);
+            }
+            self.ahead.drain(..self.heard);
+            self.searched -= self.heard;
+            self.heard = 0;
+            if self.ahead.is_empty() {
+                self.ahead.shrink_to(KEPT);
+            }
+            self.ahead.reserve(PIECE);
+            if !matches!(self.read.read_buf(&mut self.ahead).await, Ok(1..)) {
+                return None;
             }
         }
     }
@@ -159,26 +179,27 @@ impl<R: AsyncRead + Unpin, W> Lines<R, W> {
         }
     }
 
-    fn skip(&self) {
+    fn skip(&self, line: &[u8]) {
         let count = self.faults.rubbish.fetch_add(1, Ordering::Relaxed) + 1;
         if count.is_power_of_two() {
-            let shown = self.line.get(..MAX_SAMPLE).unwrap_or(&self.line).escape_ascii();
-            tracing::warn!(surface = %self.name, count, line = %shown, "a line on stdout is no message; skipped");
+            let shown = line.get(..MAX_SAMPLE).unwrap_or(line).escape_ascii();
+            tracing::warn!(surface = %self.name, count, line = %shown, "a line is no message; skipped");
         }
     }
 }
 
-impl<R, W> Transport<RoleClient> for Lines<R, W>
+impl<Role, R, W> Transport<Role> for Lines<R, W>
 where
+    Role: Quick,
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send + 'static,
 {
     type Error = SendError;
 
-    fn send(&mut self, message: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = Result<(), SendError>> + Send + 'static {
+    fn send(&mut self, message: TxJsonRpcMessage<Role>) -> impl Future<Output = Result<(), SendError>> + Send + 'static {
         let write = Arc::clone(&self.write);
         async move {
-            let mut line = serde_json::to_vec(&message).map_err(|error| SendError::Unwritten(error.into()))?;
+            let mut line = Role::write(&message).map_err(|error| SendError::Unwritten(error.into()))?;
             line.push(b'\n');
             let mut write = write.lock().await;
             let Some(pipe) = write.as_mut() else { return Err(SendError::Unwritten(io::ErrorKind::NotConnected.into())) };
@@ -186,19 +207,19 @@ where
         }
     }
 
-    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        while self.read_line().await {
-            let message = serde_json::from_slice(&self.line);
-            if message.is_err() && !self.line.trim_ascii().is_empty() {
-                self.skip();
-            }
-            self.line.clear();
-            if let Ok(message) = message {
-                let is_asked = matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
-                if is_asked || self.unasked.take(Instant::now()) {
-                    return Some(message);
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<Role>> {
+        while let Some(line) = self.read_line().await {
+            let line = self.ahead.get(line).unwrap_or_default().trim_ascii();
+            match Role::read(line) {
+                Ok(message) if !Role::is_unasked(&message) || self.unasked.take(Instant::now()) => return Some(message),
+                Ok(_) => self.tell_dropped(),
+                Err(_) if line.is_empty() => {}
+                Err(error) => {
+                    self.skip(line);
+                    if let (Category::Data, Some(complaint)) = (error.classify(), Role::complaint()) {
+                        tokio::spawn(Transport::<Role>::send(self, complaint));
+                    }
                 }
-                self.tell_dropped();
             }
         }
         None
@@ -269,7 +290,7 @@ mod tests {
         let faults = Arc::<Faults>::default();
         let mut lines = Lines::new("test".to_owned(), said, tokio::io::sink(), max_line, Arc::clone(&faults));
         let mut heard = Vec::new();
-        while let Some(message) = lines.receive().await {
+        while let Some(message) = Transport::<RoleClient>::receive(&mut lines).await {
             heard.push(message);
         }
         (heard, faults)

@@ -133,7 +133,7 @@ impl Las {
 
     /// Which of its lists [`Remote::tools`] yields now: the same number, the same list.
     pub fn edition(&self) -> u64 {
-        self.keeper.as_ref().map_or(0, |keeper| keeper.view().edition)
+        self.keeper.as_ref().map_or(0, |keeper| keeper.edition())
     }
 
     /// How often Las itself was lost since it was started.

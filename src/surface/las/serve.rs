@@ -20,7 +20,7 @@ use rmcp::{
     },
     serve_server,
     service::{NotificationContext, RequestContext, ServerInitializeError},
-    transport::{async_rw::AsyncRwTransport, stdio_pipes},
+    transport::stdio_pipes,
 };
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::task::AbortOnDropHandle;
@@ -40,6 +40,7 @@ use crate::{
         keeper::{Keeper, Phase, chain},
         relay::Relay,
         session::{Aim, Reach, Shows},
+        wire::Lines,
     },
     vocab::Name,
 };
@@ -48,6 +49,8 @@ use crate::{
 const SELF: &str = "/proc/self/exe";
 /// How long surfaces may take to end when Las ends.
 const GRACE: Duration = Duration::from_secs(2);
+/// No message of a client is longer.
+const MAX_ASKED: usize = 16 * 1024 * 1024;
 /// The locale of every child.
 pub(super) const LOCALE: &str = "C.UTF-8";
 /// Parts a surface from its tool.
@@ -170,7 +173,8 @@ impl Aggregator {
     /// Serves the one peer at standard input and output until it is gone, then ends every surface.
     pub(super) async fn serve(&self, questions: Option<Questions>) -> Result<(), ServeError> {
         let (stdin, stdout) = stdio_pipes();
-        let greeted = Box::pin(serve_server(self.clone(), AsyncRwTransport::new_server(stdin, stdout))).await;
+        let lines = Lines::new("las".to_owned(), stdin, stdout, MAX_ASKED, Arc::default());
+        let greeted = Box::pin(serve_server(self.clone(), lines)).await;
         let ended = match greeted {
             Ok(service) => {
                 let pass = questions.map(|questions| pass_on(questions, service.peer().clone()));
@@ -317,6 +321,7 @@ pub(super) fn clean(env: &BTreeMap<String, String>) -> BTreeMap<String, String> 
     path.into_iter().chain(locale).collect()
 }
 
+/// What takes long is boxed: the library makes room in each request's task for the largest of all.
 impl ServerHandler for Aggregator {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
@@ -358,7 +363,7 @@ impl ServerHandler for Aggregator {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = self.tools().await.map_err(|clash| ErrorData::internal_error(clash.to_string(), None))?;
+        let tools = Box::pin(self.tools()).await.map_err(|clash| ErrorData::internal_error(clash.to_string(), None))?;
         let mut listed = ListToolsResult::with_all_items(tools);
         if !self.alone {
             let members = self.members().iter();
@@ -373,7 +378,7 @@ impl ServerHandler for Aggregator {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let prompts = self.prompts().await.map_err(|clash| ErrorData::internal_error(clash.to_string(), None))?;
+        let prompts = Box::pin(self.prompts()).await.map_err(|clash| ErrorData::internal_error(clash.to_string(), None))?;
         Ok(ListPromptsResult::with_all_items(prompts))
     }
 
@@ -382,7 +387,7 @@ impl ServerHandler for Aggregator {
         request: GetPromptRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        self.fill_prompt(request).await
+        Box::pin(self.fill_prompt(request)).await
     }
 
     async fn list_resources(
@@ -390,7 +395,7 @@ impl ServerHandler for Aggregator {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        Ok(ListResourcesResult::with_all_items(self.resources().await))
+        Ok(ListResourcesResult::with_all_items(Box::pin(self.resources()).await))
     }
 
     async fn list_resource_templates(
@@ -398,7 +403,7 @@ impl ServerHandler for Aggregator {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Ok(ListResourceTemplatesResult::with_all_items(self.templates().await))
+        Ok(ListResourceTemplatesResult::with_all_items(Box::pin(self.templates()).await))
     }
 
     async fn read_resource(
@@ -406,7 +411,7 @@ impl ServerHandler for Aggregator {
         request: ReadResourceRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        self.read(request).await
+        Box::pin(self.read(request)).await
     }
 
     async fn complete(
@@ -414,12 +419,12 @@ impl ServerHandler for Aggregator {
         request: CompleteRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        self.completed(request).await
+        Box::pin(self.completed(request)).await
     }
 
     async fn set_level(&self, request: SetLevelRequestParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
         let level = self.guests.set_level(self.guest, &context.peer, request.level);
-        self.level(&SetLevelRequestParams::new(level)).await
+        Box::pin(self.level(&SetLevelRequestParams::new(level))).await
     }
 
     async fn subscribe(&self, request: SubscribeRequestParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
@@ -427,7 +432,7 @@ impl ServerHandler for Aggregator {
             return Err(ErrorData::invalid_request("too many resources are followed already; unsubscribe from some", None));
         }
         let uri = request.uri.clone();
-        let followed = self.follow(request).await;
+        let followed = Box::pin(self.follow(request)).await;
         if followed.is_err() {
             self.guests.unfollow(self.guest, &context.peer, &uri);
         }
@@ -435,7 +440,7 @@ impl ServerHandler for Aggregator {
     }
 
     async fn unsubscribe(&self, request: UnsubscribeRequestParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
-        if self.guests.unfollow(self.guest, &context.peer, &request.uri) { self.unfollow(request).await } else { Ok(()) }
+        if self.guests.unfollow(self.guest, &context.peer, &request.uri) { Box::pin(self.unfollow(request)).await } else { Ok(()) }
     }
 
     async fn call_tool(
@@ -447,14 +452,14 @@ impl ServerHandler for Aggregator {
         let Some((member, tool)) = routed else {
             return Err(ErrorData::invalid_params(format!("unknown Las tool: {}", answer::bounded(&request.name)), None));
         };
-        let before = member.keeper.view().edition;
+        let before = member.keeper.edition();
         let asked = (tool, request.arguments.unwrap_or_default(), member.timeout);
         let result = tokio::select! {
             result = Box::pin(member.desk.call(&member.keeper, asked, self.guest, &context)) => result,
             // Dropping the call tells the surface.
             () = context.ct.cancelled() => return Err(ErrorData::internal_error("the call was cancelled", None)),
         };
-        if member.keeper.view().edition != before {
+        if member.keeper.edition() != before {
             // Told before the answer, so that who reads the answer knows that there are other tools.
             let _ = context.peer.notify_tool_list_changed().await;
         }
