@@ -188,7 +188,7 @@ fn an_owner_killed_by_sigkill_leaves_nobody() {
     let (name, value) = mark.split_once('=').unwrap();
     let script = "setsid sh -c 'trap \"\" TERM; sleep 1000 & sleep 1000' & exec sleep 1000";
     let surface = json!({ "way": { "command": ["sh", "-c", script] }, "env": { name: value }, "timeout": "5s" });
-    let joins = json!({ "surfaces": { "stray": surface }, "workspace": "/", "patience": "60s" });
+    let joins = json!({ "surfaces": { "stray": surface }, "workspace": "/", "patience": "60s", "tokens": "/" });
     let greeting = json!({
         "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
             "protocolVersion": "2025-11-25", "clientInfo": { "name": "test", "version": "0" },

@@ -138,7 +138,7 @@ async fn all_of_the_program_killed_in_one_moment_leaves_no_server() {
     let setting = setting([("helped", helped())]);
     let joins = json!({
         "surfaces": { "helped": { "way": { "command": ["sleep", "1000"] }, "env": {}, "timeout": "5s" } },
-        "workspace": setting.start.workspace, "patience": "60s",
+        "workspace": setting.start.workspace, "patience": "60s", "tokens": setting.start.tokens,
     });
     let greeting = json!({
         "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {

@@ -200,7 +200,7 @@ async fn a_greeting_from_outside_starts_no_process() {
     let (_life, url) = listening(&home, &["--only", "echo"]);
     let trace = home.around().join("pwned");
     let stray = json!({ "way": { "command": ["touch", trace] }, "env": {}, "timeout": "5s" });
-    let joins = json!({ "surfaces": { "stray": stray }, "workspace": "/", "patience": "5s" });
+    let joins = json!({ "surfaces": { "stray": stray }, "workspace": "/", "patience": "5s", "tokens": "/" });
     let ask = session(&client(), &url, &json!({ "experimental": { "singularity.las/1": joins } })).await;
     assert_eq!(names(&ask("tools/list", json!({})).await), ["echo__say", "echo__grow", "echo__drop_all"]);
     assert!(!trace.exists());
