@@ -26,7 +26,10 @@ pub struct Place {
     pub width: usize,
     /// Bytes of the text.
     pub span: (usize, usize),
+    /// The line as it is shown, without what must not be shown again.
     pub line_text: String,
+    /// How many characters of it stand before the meant part.
+    pub before: usize,
 }
 
 /// All problems of all files of one run, sorted by place, each told once.
@@ -36,38 +39,36 @@ pub struct Problems(Vec<Problem>);
 /// Characters of a line that are shown before the meant part, and in all.
 const SHOWN_BEFORE: usize = 60;
 const SHOWN_IN_ALL: usize = 120;
+/// What is shown in the place of what must not be.
+const HIDDEN: &str = "\"…\"";
 /// How much of a value is quoted in a message.
 const QUOTED: usize = 60;
 
 impl Place {
     /// Finds the line and column of `span` in `text`.
     pub(crate) fn of(text: &str, span: &Range<usize>) -> Self {
-        Self::among(text, &line_starts(text), span)
+        Self::among(text, &line_starts(text), span, &[])
     }
 
-    /// Finds the line and column of `span` in `text`, whose lines start at `starts`.
-    pub(crate) fn among(text: &str, starts: &[usize], span: &Range<usize>) -> Self {
+    /// Finds the line and column of `span` in `text`, whose lines start at `starts`. What is `hidden`, in the order of the text, is not
+    /// shown, also where something else on its line is meant.
+    pub(crate) fn among(text: &str, starts: &[usize], span: &Range<usize>, hidden: &[Range<usize>]) -> Self {
         let start = text.floor_char_boundary(span.start.min(text.len()));
         let end = text.floor_char_boundary(span.end.clamp(start, text.len()));
         let line = starts.partition_point(|at| *at <= start);
         let line_start = line.checked_sub(1).and_then(|line| starts.get(line)).copied().unwrap_or(0);
         let line_end = starts.get(line).map_or(text.len(), |next| next - 1);
-        let chars = |range: Range<usize>| text.get(range).unwrap_or_default().chars().count();
+        let meant_end = end.min(line_end);
+        let [before, meant, after] =
+            [line_start..start, start..meant_end, meant_end..line_end].map(|range| without(text, range, hidden));
         Self {
             line,
-            column: chars(line_start..start) + 1,
-            width: chars(start..end.min(line_end)).max(1),
+            column: text.get(line_start..start).unwrap_or_default().chars().count() + 1,
+            width: meant.chars().count().max(1),
             span: (start, end),
-            line_text: text.get(line_start..line_end).unwrap_or_default().trim_end_matches('\r').to_owned(),
+            before: before.chars().count(),
+            line_text: [before, meant, after].concat().trim_end_matches('\r').to_owned(),
         }
-    }
-
-    /// Hides the meant part of the line, for what must not be shown again.
-    pub(crate) fn hide(mut self) -> Self {
-        let shown = self.line_text.chars().take(self.column - 1).chain("\"…\"".chars());
-        self.line_text = shown.chain(self.line_text.chars().skip(self.column - 1 + self.width)).collect();
-        self.width = 3;
-        self
     }
 
     /// The part of the line that is shown, and where the meant part starts in it. Control characters cannot reach a terminal.
@@ -82,10 +83,10 @@ impl Place {
             }
         };
         let length = self.line_text.chars().count();
-        let from = if length <= SHOWN_IN_ALL { 0 } else { (self.column - 1).saturating_sub(SHOWN_BEFORE) };
+        let from = if length <= SHOWN_IN_ALL { 0 } else { self.before.saturating_sub(SHOWN_BEFORE) };
         let middle = self.line_text.chars().skip(from).take(SHOWN_IN_ALL).map(plain);
         let (lead, tail) = (if from > 0 { "…" } else { "" }, if from + SHOWN_IN_ALL < length { "…" } else { "" });
-        (lead.chars().chain(middle).chain(tail.chars()).collect(), self.column - 1 - from + lead.chars().count())
+        (lead.chars().chain(middle).chain(tail.chars()).collect(), self.before - from + lead.chars().count())
     }
 }
 
@@ -104,6 +105,17 @@ impl Problem {
         self.hint = Some(hint.into());
         self
     }
+}
+
+/// A part of a text, without what is hidden in it.
+fn without(text: &str, part: Range<usize>, hidden: &[Range<usize>]) -> String {
+    let (mut shown, mut at) = (String::new(), part.start);
+    for hidden in hidden.iter().filter(|hidden| hidden.start < part.end && part.start < hidden.end) {
+        shown.push_str(text.get(at..hidden.start).unwrap_or_default());
+        shown.push_str(HIDDEN);
+        at = hidden.end.min(part.end);
+    }
+    shown + text.get(at..part.end).unwrap_or_default()
 }
 
 /// The byte at which each line starts.
@@ -229,6 +241,30 @@ mod tests {
         }
         let place = Place::of(text, &(4..8));
         assert_eq!((place.line, place.column, place.width), (1, 5, 3));
+    }
+
+    #[test]
+    fn what_is_hidden_is_shown_nowhere_and_every_other_place_is_where_it_was() {
+        let text = "a = { b = 'hush', c = 1, d = 'hush' } # é\ne = 'hush\nhush' # f";
+        let hidden: Vec<_> = ["'hush'", "'hush'", "'hush\nhush'"]
+            .iter()
+            .scan(0, |from, part| {
+                let at = *from + text[*from..].find(part)?;
+                *from = at + part.len();
+                Some(at..*from)
+            })
+            .collect();
+        let starts = line_starts(text);
+        for start in 0..text.len() {
+            for end in start..=text.len() {
+                let (place, plain) = (Place::among(text, &starts, &(start..end), &hidden), Place::of(text, &(start..end)));
+                let problem = Problem { place: Some(place.clone()), ..Problem::of_file(Path::new("a"), "bad") };
+                assert!(!problem.to_string().contains("hush"), "{start}..{end}: {problem}");
+                assert_eq!((place.line, place.column, place.span), (plain.line, plain.column, plain.span));
+            }
+        }
+        let one = Place::among(text, &starts, &(22..23), &hidden);
+        assert_eq!((one.line_text.as_str(), one.before, one.width), ("a = { b = \"…\", c = 1, d = \"…\" } # é", 19, 1));
     }
 
     #[test]

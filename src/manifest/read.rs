@@ -1,5 +1,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -50,12 +51,23 @@ pub(crate) struct Parsed<'a> {
     is_broken: bool,
     /// The byte at which each line starts.
     lines: Vec<usize>,
+    /// Where secrets stand that have no place in a manifest, in the order of the text.
+    hidden: Vec<Range<usize>>,
 }
 
 impl<'a> Parsed<'a> {
     /// The place of a span.
-    pub(crate) fn place(&self, span: &std::ops::Range<usize>) -> Place {
-        Place::among(&self.source.text, &self.lines, span)
+    pub(crate) fn place(&self, span: &Range<usize>) -> Place {
+        Place::among(&self.source.text, &self.lines, span, &self.hidden)
+    }
+
+    /// Takes out what does not fit.
+    fn take_out(&mut self, cut: &[Vec<String>]) {
+        for path in cut {
+            let steps: Vec<&str> = path.iter().map(String::as_str).collect();
+            self.root.prune(&steps);
+            self.maimed.extend((1..=steps.len()).map(|length| steps.iter().take(length).copied().collect::<Vec<_>>().join(".")));
+        }
     }
 
     /// The line, from 1, that holds a byte.
@@ -120,44 +132,39 @@ fn built_in(kind: Kind) -> Value {
 }
 
 fn parse<'a>(source: &'a Source, problems: &mut Vec<Problem>) -> Parsed<'a> {
-    let (mut root, faults) = match source.form {
+    let (root, faults) = match source.form {
         Form::Toml => read_toml(&source.text),
         Form::Json => read_json(&source.text),
     };
     let lines = line_starts(&source.text);
-    let at = |span: &std::ops::Range<usize>| Some(Place::among(&source.text, &lines, span));
     if !faults.is_empty() {
+        let at = |span: &Range<usize>| Some(Place::among(&source.text, &lines, span, &[]));
         let mut told_lines = BTreeSet::new();
         let told =
             faults.into_iter().map(|fault| Problem { place: at(&fault.span), ..Problem::of_file(&source.path, fault.message) });
         problems.extend(told.filter(|problem| told_lines.insert(problem.place.as_ref().map(|place| place.line))));
-        return Parsed { source, root, maimed: BTreeSet::new(), is_broken: true, lines };
+        return Parsed { source, root, maimed: BTreeSet::new(), is_broken: true, lines, hidden: Vec::new() };
     }
-    let mut maimed = BTreeSet::new();
     let mut cut = dates(&root, &mut Vec::new());
-    for path in &cut {
+    let dated: Vec<_> = cut.iter().map(|path| root.span_of(path, false)).collect();
+    let mut file = Parsed { source, root, maimed: BTreeSet::new(), is_broken: false, lines, hidden: Vec::new() };
+    file.take_out(&cut);
+    let found = misfits(&file.root.value());
+    let hidden = found.iter().filter(|misfit| misfit.secret).map(|misfit| file.root.span_of(&misfit.path, false));
+    file.hidden = hidden.collect();
+    file.hidden.sort_by_key(|hidden| hidden.start);
+    for (path, span) in cut.iter().zip(&dated) {
         let message = format!("{} is a date; no key of a manifest holds one", quoted(path.last().map_or("", String::as_str)));
-        let place = at(&root.span_of(path, false));
+        let place = Some(file.place(span));
         problems.push(Problem { place, ..Problem::of_file(&source.path, message) }.hint("write it in quotes"));
     }
-    take_out(&mut root, &cut, &mut maimed);
-    let found = misfits(&root.value());
     for misfit in &found {
-        let place = Place::among(&source.text, &lines, &root.span_of(&misfit.path, misfit.at_key));
-        let place = Some(if misfit.secret { place.hide() } else { place });
+        let place = Some(file.place(&file.root.span_of(&misfit.path, misfit.at_key)));
         problems.push(Problem { place, hint: misfit.hint.clone(), ..Problem::of_file(&source.path, misfit.message.clone()) });
     }
     cut = found.into_iter().map(|misfit| misfit.path).collect();
-    take_out(&mut root, &cut, &mut maimed);
-    Parsed { source, root, maimed, is_broken: false, lines }
-}
-
-fn take_out(root: &mut Node, cut: &[Vec<String>], maimed: &mut BTreeSet<String>) {
-    for path in cut {
-        let steps: Vec<&str> = path.iter().map(String::as_str).collect();
-        root.prune(&steps);
-        maimed.extend((1..=steps.len()).map(|length| steps.iter().take(length).copied().collect::<Vec<_>>().join(".")));
-    }
+    file.take_out(&cut);
+    file
 }
 
 /// Paths of dates, which JSON has no word for.
