@@ -250,7 +250,7 @@ impl<'k> Errand<'k> {
         });
         let answered = self.web.post_json(&address(endpoint)?, &asked).await?;
         let told = serde_json::from_slice::<Registration>(&answered.body).ok().filter(|_| answered.status.is_success());
-        let Some(told) = told else { return Err(OauthError::Unregistered(grant::refused(&answered))) };
+        let Some(told) = told else { return Err(OauthError::Unregistered(grant::refused(&answered, str::to_owned))) };
         let secret = told.client_secret.filter(|secret| !secret.is_empty());
         let auth = if secret.is_some() { told.token_endpoint_auth_method.unwrap_or(auth) } else { ClientAuth::None };
         let expires_at = told.client_secret_expires_at.filter(|until| *until > 0);
@@ -277,7 +277,7 @@ impl<'k> Errand<'k> {
             Ok::<_, OauthError>((ask, answered))
         };
         let (ask, answered) = asked.await.map_err(Unasked::Other)?;
-        grant::given(&answered, scopes, now().as_second()).map_err(|refusal| Unasked::Refused(refusal.hiding(&ask, client)))
+        grant::given(&answered, scopes, now().as_second(), |text| ask.hide(client, text)).map_err(Unasked::Refused)
     }
 }
 

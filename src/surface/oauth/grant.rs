@@ -50,17 +50,6 @@ impl Refusal {
     pub(super) fn is_about_client(&self) -> bool {
         matches!(self.code.as_str(), "invalid_client" | "unauthorized_client")
     }
-
-    /// Takes what was sent out of what was said.
-    pub(super) fn hiding(mut self, sent: &Ask, client: &Client) -> Self {
-        let is_secret = |name: &str| ["client_assertion", "refresh_token", "code", "code_verifier"].contains(&name);
-        let sent = sent.fields.iter().filter(|(name, _)| is_secret(name)).map(|(_, value)| Secret::new(value.as_str()));
-        for secret in sent.chain(client.secret.clone()) {
-            self.said = secret.hide(&self.said).into_owned();
-            self.code = secret.hide(&self.code).into_owned();
-        }
-        self
-    }
 }
 
 impl Ask {
@@ -95,6 +84,15 @@ impl Ask {
                 .with("client_assertion", &assertion.unwrap_or_default()),
         }
     }
+
+    /// Takes what was sent in confidence out of what was answered.
+    pub(super) fn hide(&self, client: &Client, text: &str) -> String {
+        let is_secret = |name: &str| ["client_assertion", "refresh_token", "code", "code_verifier"].contains(&name);
+        let fields = self.fields.iter().filter(|(name, _)| is_secret(name)).map(|(_, value)| value.as_str());
+        let shown = self.authorization.as_deref().and_then(|shown| shown.split(' ').nth(1));
+        let sent = fields.chain(shown).map(Secret::new).chain(client.secret.clone());
+        sent.fold(text.to_owned(), |text, secret| secret.hide(&text).into_owned())
+    }
 }
 
 /// How a client with a secret says who it is, where its manifest does not say.
@@ -122,10 +120,10 @@ struct Refused {
     error_description: Option<String>,
 }
 
-/// Reads what a token endpoint answered to who asked for `scopes` at `now`.
-pub(super) fn given(answered: &Answered, scopes: &[String], now: i64) -> Result<Token, Refusal> {
+/// Reads what a token endpoint answered to who asked for `scopes` at `now`; `hide` takes what was sent out of what it says.
+pub(super) fn given(answered: &Answered, scopes: &[String], now: i64, hide: impl Fn(&str) -> String) -> Result<Token, Refusal> {
     if !answered.status.is_success() {
-        return Err(refused(answered));
+        return Err(refused(answered, hide));
     }
     let odd = |said: &str| Refusal { code: "invalid_response".to_owned(), said: format!(": {said}") };
     let given: Given = serde_json::from_slice(&answered.body).map_err(|_| odd("its answer is no token"))?;
@@ -146,9 +144,10 @@ pub(super) fn given(answered: &Answered, scopes: &[String], now: i64) -> Result<
     })
 }
 
-/// Reads a refusal, also one that is in no form that a standard knows.
-pub(super) fn refused(answered: &Answered) -> Refusal {
-    let plain = |text: &str| text.chars().filter(|c| !c.is_control()).take(MAX_SAID).collect::<String>();
+/// Reads a refusal, also one that is in no form that a standard knows. What is hidden is so before the text is cut: half a secret would
+/// not be known for one.
+pub(super) fn refused(answered: &Answered, hide: impl Fn(&str) -> String) -> Refusal {
+    let plain = |text: &str| hide(text).chars().filter(|c| !c.is_control()).take(MAX_SAID).collect::<String>();
     match serde_json::from_slice::<Refused>(&answered.body) {
         Ok(refused) if answered.status != StatusCode::TOO_MANY_REQUESTS && !answered.status.is_server_error() => Refusal {
             code: bounded(&plain(&refused.error)),
@@ -187,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_token_is_good_for_what_it_says_or_for_what_was_asked() {
-        let token = |body: &str| given(&answered(200, body), &["x".to_owned()], 100);
+        let token = |body: &str| given(&answered(200, body), &["x".to_owned()], 100, str::to_owned);
         let full = token(r#"{"access_token":"t","token_type":"bearer","expires_in":"30","refresh_token":"r","scope":"a b"}"#)
             .ok()
             .unwrap();
@@ -204,16 +203,23 @@ mod tests {
     fn what_was_sent_is_in_no_error_though_the_server_says_it_back() {
         let client = client(ClientAuth::ClientSecretBasic);
         let sent = Ask::new("refresh_token", "r").with("refresh_token", "r3fresh").by(&client, None);
-        let body = r#"{"error":"invalid_grant","error_description":"no r3fresh of s:ec+ret\u0007"}"#;
-        let refusal = given(&answered(400, body), &[], 0).err().unwrap().hiding(&sent, &client);
+        let said = |text: &str| {
+            let body = serde_json::json!({ "error": "invalid_grant", "error_description": text }).to_string();
+            given(&answered(400, &body), &[], 0, |text| sent.hide(&client, text)).err().unwrap()
+        };
+        let refusal = said("no r3fresh of s:ec+ret\u{7}");
         assert!(refusal.is_spent() && !refusal.is_about_client());
         assert_eq!(refusal.to_string(), "the authorization server says `invalid_grant`: no [secret] of [secret]");
+        let pair = BASE64_STANDARD.encode("my+client:s%3Aec%2Bret");
+        assert!(!said(&format!("Basic {pair}?")).to_string().contains(&pair));
+        let cut = said(&format!("{}r3fresh", "x".repeat(MAX_SAID - 3))).to_string();
+        assert!(!cut.contains("r3f"), "half of a secret: {cut}");
     }
 
     #[test]
     fn a_server_that_is_not_well_does_not_spend_what_was_shown() {
         for (status, body) in [(503, r#"{"error":"invalid_grant"}"#), (429, "{}"), (400, "<html>")] {
-            let refusal = refused(&answered(status, body));
+            let refusal = refused(&answered(status, body), str::to_owned);
             assert_eq!((refusal.code.as_str(), refusal.is_spent()), (format!("HTTP {status}").as_str(), false));
         }
     }
