@@ -1,5 +1,4 @@
 use std::{
-    error::Error,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -25,7 +24,7 @@ use super::{
     session::{Aim, Listed, OpenError, Reach, Session},
     wire::Faults,
 };
-use crate::process::Backoff;
+use crate::{process::Backoff, vocab::chain};
 
 /// A server that ended or failed so often in a row is `stalled`: what helps now is probably not another attempt.
 const MAX_FAILURES: u32 = 8;
@@ -355,16 +354,4 @@ fn lose(name: &str, view: &watch::Sender<View>, because: &str, stalled: bool) {
         view.restarts = view.restarts.saturating_add(1);
         view.stalled = stalled;
     });
-}
-
-/// An error and its causes as one text.
-pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

@@ -255,6 +255,8 @@ mod tests {
         task::{self, Poll},
     };
 
+    use rmcp::RoleServer;
+
     use super::*;
 
     /// A pipe that takes so many bytes and then breaks; one that took all breaks at the flush.
@@ -312,6 +314,43 @@ mod tests {
         let (heard, _) = hear(&said, 1_000).await;
         assert!(matches!(heard.last(), Some(JsonRpcMessage::Response(_))));
         assert!((1_001..5_000).contains(&heard.len()), "{}", heard.len());
+    }
+
+    #[tokio::test]
+    async fn a_client_is_heard_whole_however_much_it_asks_and_in_whichever_pieces_it_comes() {
+        let call = |id: usize| {
+            let text = "x".repeat(if id == 1_500 { 4 * KEPT } else { id % 700 });
+            format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"echo","arguments":{{"text":"{text}"}}}}}}"#
+            )
+        };
+        let (ours, mut theirs) = tokio::io::duplex(97);
+        let said: String = (0..3_000).map(|id| call(id) + "\n").collect();
+        let saying = tokio::spawn(async move { theirs.write_all(said.as_bytes()).await });
+        let mut lines = Lines::new("test".to_owned(), ours, tokio::io::sink(), 5 * KEPT, Arc::default());
+        for id in 0..3_000 {
+            let heard = Transport::<RoleServer>::receive(&mut lines).await;
+            assert_eq!(serde_json::json!(heard).to_string(), call(id));
+        }
+        assert!(Transport::<RoleServer>::receive(&mut lines).await.is_none());
+        saying.await.unwrap().unwrap();
+        assert!(lines.ahead.capacity() <= KEPT, "no more is kept than a connection at rest needs");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_says_what_is_no_message_is_told_and_goes_on() {
+        let asked = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        let said = [b"{\"half\":\n[1]\n".as_slice(), asked, b"\n"].concat();
+        let (ours, mut theirs) = tokio::io::duplex(4_096);
+        let mut lines = Lines::new("test".to_owned(), said.as_slice(), ours, 1_000, Arc::default());
+        let heard = Transport::<RoleServer>::receive(&mut lines).await;
+        assert!(matches!(heard, Some(JsonRpcMessage::Request(_))));
+        assert!(Transport::<RoleServer>::receive(&mut lines).await.is_none());
+        drop(lines);
+        let mut told = String::new();
+        theirs.read_to_string(&mut told).await.unwrap();
+        assert_eq!(told.lines().count(), 1, "what is no JSON may be an echo, and is told nothing: {told}");
+        assert!(told.contains("-32600"), "{told}");
     }
 
     #[tokio::test]

@@ -18,7 +18,8 @@ use super::serve::Aggregator;
 use crate::{
     manifest::SecretSource,
     secret::{self, SecretError},
-    surface::{keeper::chain, session::MAX_MESSAGE},
+    surface::session::MAX_MESSAGE,
+    vocab::chain,
 };
 
 /// Where the server is.

@@ -37,12 +37,12 @@ use crate::{
     surface::{
         Keyring, Terms, answer,
         ask::{self, Ask, Asks, Questions},
-        keeper::{Keeper, Phase, chain},
+        keeper::{Keeper, Phase},
         relay::Relay,
         session::{Aim, Reach, Shows},
         wire::Lines,
     },
-    vocab::Name,
+    vocab::{Name, chain},
 };
 
 /// This very binary, even when its file was replaced meanwhile.
