@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{
-    Condition, ConditionKind, FormFacts, QuestionFacts,
-    reconciler::{Reconciler, Reply, RequestError},
-};
+use super::{Condition, ConditionKind, FormFacts, QuestionFacts, Reconciler, RequestError, handle::Reply};
 use crate::vocab::{Name, chain};
 
 impl Reconciler {

@@ -17,12 +17,15 @@ mod act;
 mod consent;
 mod declared;
 mod family;
+mod handle;
 mod reconciler;
+mod requests;
 mod sets;
 mod status;
 mod watch;
 
 pub use crate::runtime::{Answer, Word};
-pub use reconciler::{Applied, Handle, Reconciler, RequestError, Settings};
+pub use handle::{Applied, Handle, RequestError};
+pub use reconciler::{Reconciler, Settings};
 pub use sets::{AppliedSet, AppliedSource, add_applied};
 pub use status::{BeingFacts, Condition, ConditionKind, FormFacts, List, ObjectStatus, QuestionFacts, Status, SurfaceFacts, Truth};

@@ -1,0 +1,105 @@
+use std::sync::Arc;
+
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+
+use super::{AppliedSet, Status};
+use crate::{
+    manifest::Problems,
+    runtime::Word,
+    store::KeepError,
+    vocab::{Address, Name},
+};
+
+/// Asks the reconciler for changes, and shows what it knows. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    requests: mpsc::Sender<Request>,
+    status: watch::Receiver<Arc<Status>>,
+    pub(super) down: Arc<Notify>,
+}
+
+/// What is asked, and where the answer goes.
+#[derive(Debug)]
+pub(super) enum Request {
+    Apply { set: Name, content: AppliedSet, dry_run: bool, reply: Reply<Applied> },
+    Delete { address: Address, purge: bool, reply: Reply<Vec<String>> },
+    DeleteSet { set: Name, reply: Reply<Vec<String>> },
+    Answer { being: Name, number: u64, word: Word, reply: Reply<()> },
+    Consent { surface: Name, answer: String, reply: Reply<()> },
+}
+
+pub(super) type Reply<T> = oneshot::Sender<Result<T, RequestError>>;
+
+/// What applying a set changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// The plan as people read it.
+    pub plan: String,
+    /// The objects of the set.
+    pub addresses: Vec<Address>,
+}
+
+/// Why a request was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    #[error("{0}")]
+    Invalid(Problems),
+    #[error("{0}")]
+    Refused(String),
+    #[error(transparent)]
+    Keep(#[from] KeepError),
+    #[error("the daemon is stopping")]
+    Leaving,
+}
+
+/// Requests that may wait.
+const MAX_WAITING_REQUESTS: usize = 16;
+
+impl Handle {
+    /// Makes a handle that shows a status, and the end where its requests come out.
+    pub(super) fn new(status: watch::Receiver<Arc<Status>>) -> (Self, mpsc::Receiver<Request>) {
+        let (sender, requests) = mpsc::channel(MAX_WAITING_REQUESTS);
+        (Self { requests: sender, status, down: Arc::new(Notify::new()) }, requests)
+    }
+
+    /// What is known now and whenever it changes.
+    pub fn status(&self) -> watch::Receiver<Arc<Status>> {
+        self.status.clone()
+    }
+
+    /// Applies a set in the place of what had its name, or only tells what that would change.
+    pub async fn apply(&self, set: Name, content: AppliedSet, dry_run: bool) -> Result<Applied, RequestError> {
+        self.ask(|reply| Request::Apply { set, content, dry_run, reply }).await
+    }
+
+    /// Takes an applied object away; `purge` removes a being's state too.
+    pub async fn delete(&self, address: Address, purge: bool) -> Result<Vec<String>, RequestError> {
+        self.ask(|reply| Request::Delete { address, purge, reply }).await
+    }
+
+    /// Takes an applied set away.
+    pub async fn delete_set(&self, set: Name) -> Result<Vec<String>, RequestError> {
+        self.ask(|reply| Request::DeleteSet { set, reply }).await
+    }
+
+    /// Hands a person's word about a question to its being; done once it is durable.
+    pub async fn answer(&self, being: Name, number: u64, word: Word) -> Result<(), RequestError> {
+        self.ask(|reply| Request::Answer { being, number, word, reply }).await
+    }
+
+    /// Hands over what a person brought from the authorization server of a surface; done once there is a token.
+    pub async fn consent(&self, surface: Name, answer: String) -> Result<(), RequestError> {
+        self.ask(|reply| Request::Consent { surface, answer, reply }).await
+    }
+
+    /// Ends the reconciler once all beings are stopped.
+    pub fn down(&self) {
+        self.down.notify_one();
+    }
+
+    async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, RequestError> {
+        let (reply, answer) = oneshot::channel();
+        self.requests.send(request(reply)).await.map_err(|_| RequestError::Leaving)?;
+        answer.await.map_err(|_| RequestError::Leaving)?
+    }
+}
