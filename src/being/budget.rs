@@ -200,4 +200,13 @@ mod tests {
         assert_eq!((budget.remaining, budget.earned), (usd("28"), usd("3")));
         assert!(budget.is_balanced());
     }
+    #[test]
+    fn a_new_cycle_may_spend_anew_and_forgets_no_money() {
+        let mut budget = Budget::new(usd("10"));
+        budget.debit(Cost { api: usd("1"), instance: usd("2"), tokens: 3 }, Date::ZERO);
+        let before = budget.clone();
+        assert_eq!(before.cycle_spent, usd("3"));
+        budget.begin_cycle();
+        assert_eq!(budget, Budget { cycle_spent: Usd::ZERO, ..before });
+    }
 }

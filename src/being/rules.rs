@@ -103,3 +103,40 @@ impl Retry {
 
 /// The longest wait that a server's `Retry-After` can bring about.
 const MAX_ASKED_WAIT: Span = Span::from_secs(600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::being::{simulation, testing::usd};
+
+    #[test]
+    fn a_reserve_pays_for_every_model_that_may_be_asked_and_for_no_other() {
+        let offer = |model: &str, input: &str, output: &str, is_of_chain| Offer {
+            model: model.into(),
+            price: Price { input: usd(input), output: usd(output) },
+            max_tokens: 500_000,
+            is_of_chain,
+        };
+        let offers = [offer("first", "1", "2", true), offer("second", "10", "20", true), offer("aside", "100", "200", false)];
+        let rules = Rules { offers: offers.into(), ..simulation::rules(2_000, Limits::default()) };
+        assert_eq!(rules.worst_case("first", 1_000_000), usd("22"), "its own two, and those that are asked when it fails");
+        assert_eq!(rules.worst_case("aside", 1_000_000), usd("222"), "a chosen model is asked before the chain");
+        assert_eq!(rules.worst_case("unknown", 0), usd("11"));
+    }
+
+    #[test]
+    fn waits_double_up_to_their_cap_and_never_fall_below_what_a_server_asked_for() {
+        let retry = Retry::default();
+        let waits = |asked: Option<Span>| [1, 2, 3, 6, 7, 32, 33, 34, u32::MAX].map(|attempt| retry.wait_after(attempt, asked));
+        let seconds = [1, 2, 4, 32, 60, 60, 60, 60, 60].map(Span::from_secs);
+        assert_eq!(waits(None), seconds);
+        assert_eq!(waits(Some(Span::ZERO)), seconds);
+        assert_eq!(retry.wait_after(4, Some(Span::from_secs(5))), Span::from_secs(8));
+        assert_eq!(retry.wait_after(1, Some(Span::from_secs(90))), Span::from_secs(90), "also above the longest wait of its own");
+        assert_eq!(
+            retry.wait_after(1, Some(Span::from_secs(86_400))),
+            MAX_ASKED_WAIT,
+            "no server sends a being to sleep for a day"
+        );
+    }
+}

@@ -242,3 +242,29 @@ impl Writer {
 fn entry(order: &Order) -> Entry<'_> {
     Entry { life: &order.life, lines: &order.lines }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::tests::simulation::Simulation;
+
+    /// Entries of this size fill a segment each.
+    const LINES: &[u8] = &[b'x'; 3_000];
+
+    #[test]
+    fn a_log_of_any_length_takes_no_more_than_its_bound_of_segments() {
+        let disk = Simulation::default();
+        let mut writer = Writer { log: Log::new(Box::new(disk.clone()), 4_096), sweep: None, unswept: 0 };
+        for _ in 0..400 {
+            writer.write([Entry { life: "beings/ada", lines: LINES }]).unwrap();
+            let segments = log::segments(&disk).unwrap().len();
+            // Those that are full, those that are being swept, and the one in use.
+            assert!(segments <= 2 * (MAX_FULL + 1) + 1, "{segments} segments");
+        }
+        let is_under_way = writer.sweep.as_ref().is_some_and(|(_, segments)| segments.len() >= SWEPT_AT_ONCE);
+        assert!(
+            is_under_way || writer.log.full() < SWEPT_AT_ONCE,
+            "one sync of all journals is shared by {SWEPT_AT_ONCE} segments"
+        );
+    }
+}

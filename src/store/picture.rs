@@ -59,3 +59,27 @@ fn offset(bytes: &[u8], error: &serde_json::Error) -> u64 {
     let before: usize = bytes.split_inclusive(|byte| *byte == b'\n').take(lines_before).map(<[u8]>::len).sum();
     wide(before.saturating_add(error.column()).saturating_sub(1))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_is_refused_only_past_its_bound() {
+        assert!(fits(0).is_ok() && fits(MAX_PICTURE).is_ok());
+        let refused = fits(MAX_PICTURE + 1);
+        assert!(
+            matches!(refused, Err(StoreError::TooLarge { bytes, max: MAX_PICTURE }) if bytes == MAX_PICTURE + 1),
+            "{refused:?}"
+        );
+    }
+
+    #[test]
+    fn an_error_in_a_picture_is_told_by_its_byte() {
+        for text in ["[1, x]", "x", "{\n  \"a\": 1,\n  \"b\": x\n}", "[\"\u{e4}\u{e4}\",\n x]"] {
+            let error = serde_json::from_str::<serde_json::Value>(text).unwrap_err();
+            let at = text.find('x').unwrap();
+            assert_eq!(offset(text.as_bytes(), &error), wide(at), "{text}: {error}");
+        }
+    }
+}

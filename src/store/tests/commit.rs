@@ -322,3 +322,40 @@ async fn a_journal_that_went_another_way_since_is_not_continued_from_an_older_lo
     assert_eq!(wait_for_the_log(&home).await, [""; 0]);
     assert_eq!(peek(&dir).unwrap(), Some(state));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_in_use_is_left_alone_by_whoever_only_looks() {
+    let place = tempfile::tempdir().unwrap();
+    let home = home(place.path());
+    assert!(!CommitLog::is_in_use(&home).unwrap());
+    assert_eq!(CommitLog::mend(&home).unwrap(), [""; 0]);
+    assert!(!home.commit().exists(), "looking makes nothing");
+    let (log, _) = CommitLog::open(&home).unwrap();
+    assert!(!CommitLog::is_in_use(&home).unwrap(), "nothing was written yet");
+    let dir = home.being_dir(&"ada".parse().unwrap());
+    let (mut life, ..) = store::Life::open(&dir, fresh()).unwrap().sharing(&log).begin(at(0)).unwrap();
+    for second in 1..9 {
+        drop(life.append(&[told(format!("turn {second}"))], 1, at(second)).await.unwrap());
+    }
+    assert!(CommitLog::is_in_use(&home).unwrap());
+    assert_eq!(CommitLog::mend(&home).unwrap(), [""; 0], "its daemon lives");
+    assert!(CommitLog::is_in_use(&home).unwrap(), "and has its log still");
+    drop((life, log));
+    wait_for_the_log(&home).await;
+    assert!(!CommitLog::is_in_use(&home).unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_vouches_only_for_lives_that_lie_in_its_home() {
+    let place = tempfile::tempdir().unwrap();
+    let home = home(place.path());
+    let (log, _) = CommitLog::open(&home).unwrap();
+    let inside = home.being_dir(&"ada".parse().unwrap());
+    let outside = place.path().join("elsewhere");
+    for dir in [&inside, &outside] {
+        drop(store::Life::open(dir, fresh()).unwrap());
+    }
+    assert!(log.share(&inside).is_some());
+    assert!(log.share(&outside).is_none());
+    assert!(log.share(&home.path().join("gone")).is_none(), "what is not there has no file system");
+}

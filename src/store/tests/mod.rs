@@ -11,5 +11,5 @@ mod observe;
 mod rescue;
 mod rotate;
 mod samples;
-mod simulation;
+pub(super) mod simulation;
 mod tail;

@@ -15,7 +15,7 @@ use crate::store::{
 
 /// A folder of a disk that can lose power, or fail, at every step of every operation. What is not synced may or may not outlive that.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Simulation {
+pub(in crate::store) struct Simulation {
     disk: Arc<Mutex<Disk>>,
     /// What the names of its files begin with.
     folder: String,
