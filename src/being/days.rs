@@ -18,8 +18,8 @@ impl Days {
         Self(BTreeMap::new())
     }
 
-    /// What was spent on a day. One that may have been forgotten shares the account of the oldest that is kept, so that no day gets its
-    /// allowance twice, however the clock jumps.
+    /// What was spent on a day, or more: one that may have been forgotten shares the account of the oldest that is kept, so that no day
+    /// gets its allowance twice, however the clock jumps.
     pub fn spent_on(&self, day: Date) -> Usd {
         self.0.get(&self.account_of(day)).copied().unwrap_or_default()
     }
@@ -27,8 +27,13 @@ impl Days {
     /// Adds what was spent on a day.
     pub fn add(&mut self, day: Date, spent: Usd) {
         *self.0.entry(self.account_of(day)).or_default() += spent;
-        if self.0.len() > MAX_KEPT_DAYS {
-            self.0.pop_first();
+        if self.0.len() > MAX_KEPT_DAYS
+            && let Some((_, forgotten)) = self.0.pop_first()
+            && let Some(mut oldest) = self.0.first_entry()
+        {
+            // The forgotten days share this account from now on, and none of them may find it emptier than its own.
+            let spent = forgotten.max(*oldest.get());
+            oldest.insert(spent);
         }
     }
 
@@ -45,6 +50,8 @@ impl Days {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::being::testing::usd;
 
@@ -63,5 +70,35 @@ mod tests {
         assert_eq!((days.0.len(), days.spent_on(day(30, 2026))), (MAX_KEPT_DAYS, cent));
         days.add(day(2, 2026), cent);
         assert_eq!(days.spent_on(day(2, 2026)), usd("0.02"), "a day that was forgotten does not begin anew");
+    }
+
+    proptest! {
+        #[test]
+        fn no_day_is_said_to_have_spent_less_than_it_did(moves in prop::collection::vec((1..=28_i8, 1..9_u32), 1..60)) {
+            let (mut days, mut spent) = (Days::default(), BTreeMap::<Date, Usd>::new());
+            for (date, cents) in moves {
+                let (day, amount) = (Date::new(2026, 12, date).unwrap(), usd(&format!("0.0{cents}")));
+                days.add(day, amount);
+                *spent.entry(day).or_default() += amount;
+                for (day, spent) in &spent {
+                    prop_assert!(days.spent_on(*day) >= *spent, "{day}");
+                }
+                prop_assert!(days.0.len() <= MAX_KEPT_DAYS);
+            }
+        }
+
+        #[test]
+        fn a_clock_that_only_goes_on_finds_each_day_as_it_was_left(steps in prop::collection::vec((0..3_i8, 1..9_u32), 1..40)) {
+            let (mut days, mut day, mut spent) = (Days::default(), Date::new(2026, 12, 1).unwrap(), Usd::ZERO);
+            for (on, cents) in steps {
+                if on > 0 {
+                    (day, spent) = (day.checked_add(jiff::Span::new().days(on)).unwrap(), Usd::ZERO);
+                }
+                let amount = usd(&format!("0.0{cents}"));
+                days.add(day, amount);
+                spent += amount;
+                prop_assert_eq!(days.spent_on(day), spent);
+            }
+        }
     }
 }
