@@ -3,7 +3,10 @@
 //!
 //! `SEED=N cargo test --lib lives` lives one life again; `LIVES=10000 cargo test --release --lib lives` lives many.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use rand::{RngExt as _, rngs::StdRng};
 
@@ -276,17 +279,27 @@ fn live(seed: u64) -> u32 {
 fn lives_keep_their_laws_whatever_their_disk_their_clock_and_their_models_do() {
     let said = |name: &str| std::env::var(name).ok().map(|number| number.parse::<u64>().unwrap());
     let seeds = said("SEED").map_or_else(|| 0..said("LIVES").unwrap_or(LIVES), |seed| seed..seed + 1);
-    let (mut lives, mut deaths) = (0, 0);
-    for seed in seeds {
-        match std::panic::catch_unwind(|| live(seed)) {
-            Ok(died) => deaths += died,
-            Err(cause) => {
-                eprintln!("fails again with: SEED={seed} cargo test --lib lives");
-                std::panic::resume_unwind(cause);
+    let (lives, next, deaths) = (seeds.end - seeds.start, AtomicU64::new(seeds.start), AtomicU64::new(0));
+    let live_on = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return;
+            }
+            match std::panic::catch_unwind(|| live(seed)) {
+                Ok(died) => drop(deaths.fetch_add(died.into(), Ordering::Relaxed)),
+                Err(cause) => {
+                    eprintln!("fails again with: SEED={seed} cargo test --lib lives");
+                    std::panic::resume_unwind(cause);
+                }
             }
         }
-        lives += 1;
-    }
+    };
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        (0..threads).for_each(|_| drop(scope.spawn(live_on)));
+    });
+    let deaths = deaths.into_inner();
     assert!(lives == 1 || deaths > lives, "{deaths} deaths in {lives} lives are too few to show anything");
 }
 
