@@ -106,3 +106,26 @@ las = { required = ["gone"] }
     assert!(said.stderr.contains(&format!("and {} more", bad.count() - 1)), "{}", said.stderr);
     assert!(!said.stdout.contains("k-1234567890") && !said.stderr.contains("k-1234567890"));
 }
+
+#[test]
+fn a_look_makes_no_home_and_says_where_none_can_be_made() {
+    let home = Home::new();
+    let script = home.write("well.py", WELL);
+    let manifest = format!(
+        "[surface.well]\ncommand = [\"python3\", \"{}\"]\n[being.ada]\nmodel = \"smol\"\n[model.smol]\nprovider = \"embedded\"\n",
+        script.display()
+    );
+    let diagnosis = doctor(&home, &manifest).json();
+    let (state, told) = found(&diagnosis, "home");
+    assert!(state == "good" && told.contains("not there yet"), "{state}: {told}");
+    assert_eq!(found(&diagnosis, "surface/well").0, "good", "{diagnosis:#}");
+    assert!(home.run(&["tools", "-f", "ada.toml"]).ok().stdout.contains("well__look"));
+    assert!(home.run(&["model", "path"]).ok().stdout.starts_with(&home.path().display().to_string()));
+    assert!(!home.path().exists(), "who only looks leaves nothing behind");
+
+    let file = home.write("a-file", "");
+    let nowhere = file.join("home");
+    let said = home.run(&["--home", nowhere.to_str().expect("UTF-8"), "doctor", "-f", "ada.toml", "-o", "json"]);
+    let (state, told) = found(&said.json(), "home");
+    assert!(state == "bad" && told.contains("cannot be made") && told.contains("--home"), "{state}: {told}");
+}

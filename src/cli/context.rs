@@ -6,6 +6,8 @@ use std::{
     sync::Arc,
 };
 
+use tempfile::TempDir;
+
 use super::failure::{Class, Failure};
 use crate::{
     api::{AskError, Client, RefusalClass},
@@ -13,7 +15,7 @@ use crate::{
     model::{Means, Models},
     runtime::{Clock, Ground, Ids, Weights},
     secret::Secrets,
-    store::Home,
+    store::{Home, HomeError},
 };
 
 /// What the process was given: folders and environment, read once and passed on.
@@ -73,6 +75,18 @@ impl Context {
     /// The home, made where it is missing.
     pub(super) fn home(&self) -> Result<Home, Failure> {
         Home::open(&self.home).map_err(|error| Failure::of(Class::State, &error))
+    }
+
+    /// What a look at one being stands on. No home is made for it: where there is none that can be used, a folder
+    /// that goes with the value stands in.
+    pub(super) fn look_ground(&self, fleet: &Fleet) -> Result<(Ground, Option<TempDir>), Failure> {
+        match Home::existing(&self.home) {
+            Ok(Some(home)) => return Ok((self.ground(home, fleet), None)),
+            Ok(None) | Err(HomeError::Access(_)) => {}
+            Err(error) => return Err(Failure::of(Class::State, &error)),
+        }
+        let passing = tempfile::tempdir().map_err(|error| Failure::of(Class::State, &error))?;
+        Ok((self.ground(Home::unmade(&self.home), fleet).passing(passing.path()), Some(passing)))
     }
 
     /// The home, if it exists.

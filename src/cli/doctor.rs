@@ -12,7 +12,8 @@ use crate::runtime::{Area, Diagnosis, Finding, FindingState, diagnose};
 /// Looks at all that a being needs, and fails by the first thing that is bad.
 pub(super) async fn doctor(context: &Context, arguments: &Doctor) -> Result<(), Failure> {
     let one = One::choose(context, &arguments.single.which)?;
-    let ground = Arc::new(context.ground(context.home()?, &one.fleet));
+    let (ground, _passing) = context.look_ground(&one.fleet)?;
+    let ground = Arc::new(ground);
     let diagnosis = Box::pin(diagnose(&ground, &one.assignment, &one.fleet.models)).await;
     print(&rendered(&diagnosis, arguments.output)?)?;
     let bad: Vec<&Finding> = diagnosis.findings.iter().filter(|finding| finding.state == FindingState::Bad).collect();

@@ -4,14 +4,17 @@ use super::{
     failure::{Class, Failure},
     progress::Progress,
 };
-use crate::model::embedded::pull;
+use crate::{model::embedded::pull, store::Home};
 
 /// Fetches the default model, or tells where it is.
 pub(super) fn model(context: &Context, verb: &Model) -> Result<(), Failure> {
-    let folder = context.home()?.models();
     match verb {
-        Model::Path => print(&format!("{}\n", pull::model_file(&folder).display())),
+        Model::Path => {
+            let folder = Home::unmade(context.home_path()).models();
+            print(&format!("{}\n", pull::model_file(&folder).display()))
+        }
         Model::Pull => {
+            let folder = context.home()?.models();
             let bar = Progress::new(context.is_lively());
             let pulled = pull::pull(&folder, &mut |progress| bar.fetching(progress.done, progress.total));
             bar.clear();

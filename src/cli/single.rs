@@ -71,7 +71,8 @@ fn no_cycle(idle: Option<Phase>) -> Failure {
 /// Prints the catalogue of a being.
 pub(super) async fn tools(context: &Context, arguments: &Tools) -> Result<(), Failure> {
     let one = One::choose(context, &arguments.which)?;
-    let ground = Arc::new(context.ground(context.home()?, &one.fleet));
+    let (ground, _passing) = context.look_ground(&one.fleet)?;
+    let ground = Arc::new(ground);
     let Inspection { tools, .. } = inspect(&ground, &one.assignment).await.map_err(|error| refused(&error))?;
     let text = match arguments.format {
         ToolFormat::Table => tools.iter().map(|tool| format!("{}\t{}\n", tool.name, first_line(&tool.description))).collect(),
@@ -211,7 +212,7 @@ impl Signals {
     }
 }
 
-async fn show_pulling(weights: Weights, is_lively: bool) {
+pub(super) async fn show_pulling(weights: Weights, is_lively: bool) {
     let mut pulling = weights.pulling();
     let bar = Progress::new(is_lively);
     while pulling.changed().await.is_ok() {

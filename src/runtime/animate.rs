@@ -182,7 +182,7 @@ impl Tools {
             surfaces: assignment.surfaces.clone(),
             required: spec.las.required.clone(),
             workspace: workspace.clone(),
-            tokens: ground.home.oauth(),
+            tokens: ground.tokens(),
             external: spec.las.external.clone(),
             env: ground.env.clone(),
             patience: LasStart::PATIENCE,
@@ -213,7 +213,7 @@ impl Tools {
             workspace,
             models: knows(ground, assignment, agent),
             seen: seen(ground, &assignment.name)?,
-            tokens: ground.home.oauth(),
+            tokens: ground.tokens(),
             most: spec.most.clone(),
             secrets: ground.models.secrets().clone(),
         };
@@ -272,7 +272,7 @@ fn seen(ground: &Ground, name: &Name) -> Result<Sightings, KeepError> {
 
 /// The being's folder, made where it is missing.
 fn workspace(ground: &Ground, assignment: &Assignment) -> Result<PathBuf, AnimateError> {
-    let path = assignment.being.workspace.clone().unwrap_or_else(|| ground.home.workspace(&assignment.name));
+    let path = assignment.being.workspace.clone().unwrap_or_else(|| ground.workspace(&assignment.name));
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&path).and_then(|()| std::fs::canonicalize(&path));
     made.map_err(|source| AnimateError::Workspace { path, source })
 }

@@ -1,4 +1,10 @@
-use std::{collections::BTreeMap, fs::File, io::Read as _, path::PathBuf, sync::OnceLock};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::Read as _,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
 
 use sha2::{Digest as _, Sha256};
 
@@ -16,6 +22,8 @@ use crate::{
 #[derive(Debug)]
 pub struct Ground {
     pub home: Home,
+    /// Where a look at a being makes folders, when there is no home in which they could stay.
+    passing: Option<Home>,
     pub models: Models,
     pub weights: Weights,
     /// What all beings of the home spend.
@@ -43,6 +51,7 @@ impl Ground {
     ) -> Self {
         Self {
             home,
+            passing: None,
             models,
             weights,
             ledger: Ledger::default(),
@@ -61,9 +70,29 @@ impl Ground {
         Self { commit_log: Some(log), ..self }
     }
 
+    /// Keeps the home as it is: what a look at a being makes is made in `folder`, which does not outlive the look.
+    #[must_use]
+    pub fn passing(self, folder: &Path) -> Self {
+        Self { passing: Some(Home::unmade(folder)), ..self }
+    }
+
+    fn place(&self) -> &Home {
+        self.passing.as_ref().unwrap_or(&self.home)
+    }
+
+    /// Where a being works on files, unless its manifest says otherwise.
+    pub(super) fn workspace(&self, name: &Name) -> PathBuf {
+        self.place().workspace(name)
+    }
+
+    /// Where the tokens of surfaces are kept.
+    pub(super) fn tokens(&self) -> PathBuf {
+        self.place().oauth()
+    }
+
     /// The tokens of a declared surface; `None` where that has no use for any.
     pub fn keyring(&self, name: &Name, spec: &SurfaceSpec) -> Option<Keyring> {
-        Keyring::of(name, spec, &self.home.oauth(), self.env.clone())
+        Keyring::of(name, spec, &self.tokens(), self.env.clone())
     }
 
     /// The identity of a newborn, where its operator declared nothing else.

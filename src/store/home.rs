@@ -62,6 +62,11 @@ impl Home {
         Ok(Some(home))
     }
 
+    /// A home that may not be there, for those who only look: nothing is made.
+    pub fn unmade(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+
     /// Tells whether the format is written down; refuses one that is not ours.
     fn has_known_format(&self, folder: &File) -> Result<bool, HomeError> {
         let Some(file) = access::file(folder, &self.path, FORMAT_FILE, OFlags::RDONLY)? else { return Ok(false) };

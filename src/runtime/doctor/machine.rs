@@ -1,4 +1,6 @@
-use std::{os::unix::fs::MetadataExt as _, path::Path};
+use std::{io, os::unix::fs::MetadataExt as _, path::Path};
+
+use rustix::{fs::Access, io::Errno};
 
 use super::diagnosis::{Area, Finding};
 use crate::{
@@ -70,7 +72,7 @@ fn modified(path: &Path) -> Option<i64> {
 
 /// Whether the home's disk has room.
 pub(super) fn disk(home: &Home) -> Finding {
-    match rustix::fs::statvfs(home.path()) {
+    match rustix::fs::statvfs(ground_of(home.path())) {
         Ok(facts) => judge_disk(facts.f_bavail.saturating_mul(facts.f_frsize), facts.f_favail, facts.f_files),
         Err(error) => {
             let found = format!("how much room there is cannot be seen: {error}");
@@ -99,6 +101,7 @@ fn judge_disk(bytes: u64, files: u64, all_files: u64) -> Finding {
 pub(super) fn home(home: &Home) -> Finding {
     let (path, user) = (home.path().display(), rustix::process::geteuid().as_raw());
     let fault = match std::fs::symlink_metadata(home.path()) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return unmade(home.path()),
         Err(error) => Some(format!("{path} cannot be looked at: {error}")),
         Ok(facts) if !facts.is_dir() => Some(format!("{path} is no folder")),
         Ok(facts) if facts.uid() != user => {
@@ -111,6 +114,24 @@ pub(super) fn home(home: &Home) -> Finding {
         Some(found) => Finding::bad("home", Area::State, found, format!("chown \"$USER\" {path} && chmod 700 {path}")),
         None => Finding::good("home", Area::State, format!("{path} is its owner's alone")),
     }
+}
+
+/// Whether a home that is not there can be made when it is needed.
+fn unmade(path: &Path) -> Finding {
+    let above = ground_of(path);
+    let folder = if above.is_dir() { Ok(above) } else { Err(Errno::NOTDIR) };
+    match folder.and_then(|folder| rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK)) {
+        Ok(()) => Finding::good("home", Area::State, format!("{} is not there yet, and can be made", path.display())),
+        Err(error) => {
+            let found = format!("{} is not there, and cannot be made in {}: {error}", path.display(), above.display());
+            Finding::bad("home", Area::State, found, "name another with --home, or let this user write there")
+        }
+    }
+}
+
+/// The nearest folder above a path, or the path itself, that is there.
+fn ground_of(path: &Path) -> &Path {
+    path.ancestors().find(|above| above.exists()).unwrap_or(path)
 }
 
 #[cfg(test)]
