@@ -56,6 +56,7 @@
 pub mod api;
 pub mod being;
 pub mod cli;
+pub mod decision;
 pub mod manifest;
 pub mod model;
 pub mod plan;

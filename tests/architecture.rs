@@ -100,6 +100,7 @@ const HOUSE: &[Room] = &[
             ("runtime", Whole),
             ("being", Whole),
             ("model", Whole),
+            ("decision", Whole),
             ("surface", Only(&["las"])),
             ("process", Whole),
             ("secret", Whole),

@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+use super::decide::Decide;
 use super::questions::{Answer, Approve, Deny, Questions};
 use crate::{
     manifest::{SETTINGS, Variables},
@@ -95,6 +96,11 @@ pub(super) enum Verb {
     /// Let a call that waits not be made, or give a server no answer; the being is told.
     #[command(after_help = "Example:\n  singularity deny ada.3 --reason \"too expensive; ask for less\"")]
     Deny(Deny),
+    /// Ask a model which of some options fits a state, and read its scores: nothing is written, and no text is parsed.
+    #[command(
+        after_help = "Examples:\n  singularity decide --state \"I cannot log in\" --question \"Which desk?\" \\\n    --option login=\"Trouble with signing in\" --option money=\"Invoices and refunds\"\n  singularity decide --rows decisions.jsonl --rotations 16 > answers.jsonl"
+    )]
+    Decide(Decide),
     /// Print the JSON Schema of manifests, or write all schemas.
     #[command(after_help = "Examples:\n  singularity schema\n  singularity schema being\n  singularity schema --write schemas/")]
     Schema(Schema),

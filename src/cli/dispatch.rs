@@ -7,7 +7,7 @@ use super::{
     apply,
     args::{Cli, Verb},
     context::Context,
-    doctor,
+    decide, doctor,
     failure::{Class, Failure},
     get, las, logs, model, offline, questions, serve, single, state, stop,
 };
@@ -64,6 +64,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Approve(arguments) => within(many()?, questions::approve(&context, &arguments)),
         Verb::Answer(arguments) => within(many()?, questions::answer(&context, &arguments)),
         Verb::Deny(arguments) => within(many()?, questions::deny(&context, &arguments)),
+        Verb::Decide(arguments) => within(many()?, decide::decide(&context, &arguments)),
         Verb::Delete(arguments) => within(many()?, stop::delete(&context, &arguments)),
         Verb::Down(arguments) => within(many()?, stop::down(&context, &arguments)),
         Verb::Run(arguments) => within(many()?, single::run(&context, &arguments)),

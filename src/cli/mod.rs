@@ -5,6 +5,7 @@
 mod apply;
 mod args;
 mod context;
+mod decide;
 mod dispatch;
 mod doctor;
 mod failure;

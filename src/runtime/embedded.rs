@@ -77,6 +77,17 @@ impl Weights {
             .map(drop)
     }
 
+    /// The model of a file, or the default one, which is fetched where it is missing.
+    pub async fn model(&self, path: Option<&Path>) -> Result<Embedded, ModelError> {
+        match path {
+            Some(path) => self.load(path).await,
+            None => {
+                self.fetch().await?;
+                self.load(&pull::model_file(&self.folder)).await
+            }
+        }
+    }
+
     /// Loads `path`.
     async fn load(&self, path: &Path) -> Result<Embedded, ModelError> {
         let cell = Arc::clone(self.loaded.lock().unwrap_or_else(PoisonError::into_inner).entry(path.to_owned()).or_default());

@@ -25,11 +25,12 @@ use super::{
     grammar::Machine,
     reply::{Bounds, End, Reply, Writer},
     sample::Sampler,
+    score::{self, Scores},
     token::Vocabulary,
     weights,
 };
 use crate::{
-    being::{ChatRequest, Completion, CountTokens, Finish, ToolCall, ToolDefinition, Usage},
+    being::{ChatMessage, ChatRequest, Completion, CountTokens, Finish, ToolCall, ToolDefinition, Usage},
     vocab::Digest,
 };
 
@@ -67,10 +68,16 @@ struct Inner {
 
 #[derive(Debug)]
 struct Work {
-    request: ChatRequest,
-    sampling: Sampling,
+    task: Task,
     cancel: Arc<AtomicBool>,
-    answer: oneshot::Sender<Result<Completion, EmbeddedError>>,
+}
+
+type Answered<T> = oneshot::Sender<Result<T, EmbeddedError>>;
+
+#[derive(Debug)]
+enum Task {
+    Complete { request: ChatRequest, sampling: Sampling, answered: Answered<Completion> },
+    Score { request: ChatRequest, answers: Vec<&'static str>, answered: Answered<Scores> },
 }
 
 /// Tells the model to stop when the one who asked no longer waits.
@@ -121,17 +128,30 @@ impl Embedded {
 
     /// Answers a request. Cancel safe: dropping the future ends the work on it within one token, and nothing else is lost.
     pub async fn complete(&self, request: &ChatRequest, sampling: Sampling) -> Result<Completion, EmbeddedError> {
-        let (answer, answered) = oneshot::channel();
+        let request = request.clone();
+        self.ask(|answered| Task::Complete { request, sampling, answered }).await
+    }
+
+    /// Reads what the model makes of each of `answers` as the next thing to say, in one pass and without writing anything. Prompts that
+    /// begin alike share what was read of them. Cancel safe.
+    pub async fn score(&self, system: &str, user: &str, answers: &[&'static str]) -> Result<Scores, EmbeddedError> {
+        let messages = vec![ChatMessage::system(system), ChatMessage::user(user)];
+        let request = ChatRequest { model: String::new(), messages, tools: Arc::from([]), prompt_tokens: 0 };
+        self.ask(|answered| Task::Score { request, answers: answers.to_vec(), answered }).await
+    }
+
+    async fn ask<T>(&self, task: impl FnOnce(Answered<T>) -> Task) -> Result<T, EmbeddedError> {
+        let (answered, answer) = oneshot::channel();
         let asking = Asking(Arc::new(AtomicBool::new(false)));
-        let work = Work { request: request.clone(), sampling, cancel: Arc::clone(&asking.0), answer };
+        let work = Work { task: task(answered), cancel: Arc::clone(&asking.0) };
         let queue = self.inner.queue.as_ref().ok_or(EmbeddedError::Stopped)?;
         queue.try_send(work).map_err(|refused| match refused {
             TrySendError::Full(_) => EmbeddedError::Busy { waiting: MAX_WAITING },
             TrySendError::Disconnected(_) => EmbeddedError::Stopped,
         })?;
-        let completion = answered.await.unwrap_or(Err(EmbeddedError::Stopped));
+        let answer = answer.await.unwrap_or(Err(EmbeddedError::Stopped));
         drop(asking);
-        completion
+        answer
     }
 }
 
@@ -169,30 +189,54 @@ impl Mind {
             if work.cancel.load(Ordering::Relaxed) {
                 continue;
             }
-            if let Some(result) = self.answer(&work).transpose() {
-                // Nobody waits any more: the answer is lost, as it was meant to be.
-                let _ = work.answer.send(result);
-            }
+            // Where nobody waits any more the answer is lost, as it was meant to be.
+            match work.task {
+                Task::Complete { request, sampling, answered } => {
+                    let result = self.answer(&request, sampling, &work.cancel).transpose();
+                    result.map(|result| answered.send(result).is_ok())
+                }
+                Task::Score { request, answers, answered } => {
+                    let result = self.score(&request, &answers, &work.cancel).transpose();
+                    result.map(|result| answered.send(result).is_ok())
+                }
+            };
         }
     }
 
     /// Answers one request; nothing when it was cancelled.
-    fn answer(&mut self, work: &Work) -> Result<Option<Completion>, EmbeddedError> {
+    fn answer(
+        &mut self,
+        request: &ChatRequest,
+        sampling: Sampling,
+        cancel: &AtomicBool,
+    ) -> Result<Option<Completion>, EmbeddedError> {
         let context = self.engine.weights.shape.context;
-        let catalogue = self.catalogue(&work.request.tools)?;
-        let most = usize::try_from(work.sampling.max_tokens).unwrap_or(usize::MAX).max(1);
-        let prompt = chat::render(&work.request, &catalogue.shown, most, context, &self.words)?;
+        let catalogue = self.catalogue(&request.tools)?;
+        let most = usize::try_from(sampling.max_tokens).unwrap_or(usize::MAX).max(1);
+        let prompt = chat::render(request, &catalogue.shown, most, context, &self.words)?;
         let shape = self.engine.weights.shape.clone();
         let mut cache = self.slots.take(&prompt, &shape);
         let unread = prompt.get(cache.len()..).unwrap_or_default();
-        let read = self.engine.read(unread, &mut cache, &work.cancel).map(<[f32]>::to_vec);
+        let read = self.engine.read(unread, &mut cache, cancel).map(<[f32]>::to_vec);
         let written = read.and_then(|logits| {
             let most = most.min(context - prompt.len());
-            let mut writer = Writer { engine: &mut self.engine, words: &self.words, cache: &mut cache, cancel: &work.cancel, most };
-            settle(&mut writer, &logits, &catalogue, prompt.len(), work.sampling)
+            let mut writer = Writer { engine: &mut self.engine, words: &self.words, cache: &mut cache, cancel, most };
+            settle(&mut writer, &logits, &catalogue, prompt.len(), sampling)
         });
         self.slots.put(cache, &shape);
         Ok(written.ok().map(|(reply, call, tokens)| self.completion(&prompt, &reply, call, tokens)))
+    }
+
+    /// Reads a prompt and what the model makes of some answers; nothing when it was cancelled.
+    fn score(&mut self, request: &ChatRequest, answers: &[&str], cancel: &AtomicBool) -> Result<Option<Scores>, EmbeddedError> {
+        let slots = score::slots(answers, &self.words)?;
+        let shape = self.engine.weights.shape.clone();
+        let prompt = chat::render(request, "", 1, shape.context, &self.words)?;
+        let mut cache = self.slots.take(&prompt, &shape);
+        let unread = prompt.get(cache.len()..).unwrap_or_default();
+        let scores = self.engine.read(unread, &mut cache, cancel).map(|logits| score::weigh(logits, &slots, prompt.len()));
+        self.slots.put(cache, &shape);
+        Ok(scores.ok())
     }
 
     fn catalogue(&mut self, tools: &Arc<[ToolDefinition]>) -> Result<Arc<Catalogue>, EmbeddedError> {

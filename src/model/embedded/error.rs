@@ -24,6 +24,8 @@ pub enum EmbeddedError {
     /// Asking again with the same messages is in vain: the caller folds them, or leaves tools out.
     #[error("the request needs {needed} tokens, the model reads {context}; fold older messages or select fewer tools")]
     TooLong { needed: usize, context: usize },
+    #[error("the model writes {answer:?} as other than one token of its own, so its score cannot be read; choose another model")]
+    NoSlot { answer: String },
     #[error("the request has no messages; send at least one")]
     Empty,
     /// Passes by itself: requests before this one are still being answered.

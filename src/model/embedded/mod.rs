@@ -11,6 +11,8 @@
 //! **Assumptions.** The file is trusted to be a model, not to be well: what does not fit is an error. Text in messages never becomes a control
 //! token.
 //!
+//! [`Embedded::score`] writes nothing: it reads a prompt once and tells what the model makes of a few words that may come next.
+//!
 //! [`Embedded::tokenizer`] counts a request to the token, so that the caller knows beforehand whether it fits.
 //!
 //! **Costs.** The weights once in memory as they are in the file, 23 kB per remembered token, at most two contexts of them. One request at a
@@ -30,11 +32,13 @@ mod grammar;
 pub mod pull;
 mod reply;
 mod sample;
+mod score;
 mod token;
 mod weights;
 
 pub use engine::{Embedded, Sampling};
 pub use error::EmbeddedError;
+pub use score::Scores;
 
 #[cfg(test)]
 mod tests;

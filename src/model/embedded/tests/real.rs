@@ -67,6 +67,24 @@ async fn the_model_speaks_sense() {
     );
 }
 
+#[tokio::test]
+async fn scores_are_read_without_writing_and_the_same_whether_or_not_the_prompt_was_read_before() {
+    let Some(model) = model() else { return };
+    let fresh = Embedded::load(file().unwrap(), TWO).unwrap();
+    let letters = ["A", "B"];
+    let user = |question: &str| format!("{{\"evidence\": \"The sky is blue today.\", \"criterion\": \"{question}\"}}");
+    let first = fresh.score("Answer with a letter.", &user("Is it A or B?"), &letters).await.unwrap();
+    let other = fresh.score("Answer with a letter.", &user("Is it B or A?"), &letters).await.unwrap();
+    assert_eq!(fresh.score("Answer with a letter.", &user("Is it A or B?"), &letters).await.unwrap().tokens, first.tokens);
+    let near = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 0.05);
+    assert!(near(&model.score("Answer with a letter.", &user("Is it B or A?"), &letters).await.unwrap().logits, &other.logits));
+    assert!(first.mass > 0.0 && first.mass <= 1.0, "{first:?}");
+    let refused = fresh.score("s", "u", &["A", "antidisestablishment"]).await.unwrap_err();
+    assert!(matches!(refused, EmbeddedError::NoSlot { .. }), "{refused}");
+    let long = "word ".repeat(20_000);
+    assert!(matches!(fresh.score("s", &long, &letters).await.unwrap_err(), EmbeddedError::TooLong { .. }));
+}
+
 #[test]
 fn text_becomes_the_tokens_that_the_model_was_trained_on() {
     let Some(file) = file() else { return };

@@ -1,0 +1,24 @@
+//! SemIf: a semantic `if`. A state, a question and described options in; a probability for each option out (SPEC §8).
+//!
+//! # Expected flow
+//! A [`DecisionRequest`] is read from a row or put together and checked; an engine decides it and yields a [`Decision`]. [`Readout`] shows
+//! the options as letters to a model in this process and reads the scores of the letters off one forward pass: nothing is written, and no
+//! text is parsed.
+//!
+//! # Guarantees
+//! - The same request, terms and weights give the same decision on the same kind of processor.
+//! - Probabilities sum to one, over the options alone; how much the model cared for them at all is
+//!   [`allowed_token_mass`](Decision::allowed_token_mass), and below [`min_mass`](Terms::min_mass) nothing is selected.
+//! - With as many [`rotations`](Terms::rotations) as there are options, no letter and no place is favoured.
+//! - An engine that cannot load or read is an error, never a guess; nothing is cut to fit.
+//!
+//! # Costs
+//! One pass for each rotation. What comes before the options is read once for all requests over one state.
+
+mod prompt;
+mod readout;
+mod request;
+
+pub use prompt::{PROMPT_VERSION, Prompt};
+pub use readout::{Decision, DecisionError, Readout, Terms};
+pub use request::{BadRequest, Choice, DecisionRequest, OPTIONS};

@@ -1,0 +1,92 @@
+//! Decisions from the command line: scores of a real model, rows in and out, and every refusal before a model is asked.
+
+#[cfg(test)]
+mod support;
+
+use serde_json::{Value, json};
+use support::{Home, PATIENT};
+
+const LOGIN: &str = "login=Trouble with signing in or with a password";
+const MONEY: &str = "money=Invoices, refunds and payments";
+
+fn row(id: &str, state: &Value, options: &[(&str, &str)]) -> Value {
+    let options: Vec<_> = options.iter().map(|(id, description)| json!({ "id": id, "description": description })).collect();
+    json!({ "id": id, "state": state, "question": "Which desk handles this?", "options": options })
+}
+
+fn decide(home: &Home, more: &[&str]) -> Value {
+    let asked =
+        ["decide", "--state", "I cannot log in", "--question", "Which desk?", "--option", LOGIN, "--option", MONEY, "-o", "json"];
+    home.run_within(PATIENT, &[&asked[..], more].concat()).ok().json()
+}
+
+#[test]
+fn a_decision_is_a_probability_for_each_option_and_comes_out_the_same_each_time() {
+    let home = Home::with_models();
+    let decision = decide(&home, &[]);
+    let probabilities: Vec<f64> = decision["probabilities"].as_array().expect("numbers").iter().filter_map(Value::as_f64).collect();
+    assert_eq!(decision["option_ids"], json!(["login", "money"]));
+    assert!((probabilities.iter().sum::<f64>() - 1.0).abs() < 1e-9 && probabilities.len() == 2, "{decision:#}");
+    let best = if probabilities[0] >= probabilities[1] { "login" } else { "money" };
+    assert_eq!(decision["selected"], json!(best));
+    assert!(decision["prompt_sha256"].as_str().is_some_and(|digest| digest.len() == 64), "{decision:#}");
+    assert_eq!(decide(&home, &[]), decision);
+    let hot = decide(&home, &["--temperature", "100"]);
+    let spread = |decision: &Value| {
+        decision["probabilities"].as_array().expect("numbers").iter().filter_map(Value::as_f64).fold(0.0, f64::max)
+    };
+    assert!(spread(&hot) <= spread(&decision), "a temperature evens out: {hot:#}");
+    assert_eq!(decide(&home, &["--min-mass", "1"])["selected"], Value::Null, "what the model would rather not say is not selected");
+}
+
+#[test]
+fn rows_are_decided_one_by_one_and_the_order_of_options_changes_nothing_when_all_orders_are_shown() {
+    let home = Home::with_models();
+    let options = [("a", "A question about the weather"), ("b", "A question about money"), ("c", "Anything else")];
+    let mut turned = options;
+    turned.rotate_left(1);
+    let state = json!({ "message": "Will it rain tomorrow?", "from": "ann" });
+    let rows = [row("one", &state, &options), row("two", &state, &turned)].map(|row| row.to_string()).join("\n\n");
+    let file = home.write("rows.jsonl", &rows);
+    let said = home.run_within(PATIENT, &["decide", "--rows", file.to_str().expect("UTF-8"), "--rotations", "3"]).ok();
+    let decisions: Vec<Value> = said.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(decisions.iter().map(|decision| decision["id"].as_str()).collect::<Vec<_>>(), [Some("one"), Some("two")]);
+    assert_eq!(decisions[0]["selected"], decisions[1]["selected"]);
+    let of = |decision: &Value, id: &str| {
+        let at = decision["option_ids"].as_array().expect("ids").iter().position(|known| known == id).expect("an option");
+        decision["probabilities"][at].as_f64().expect("a number")
+    };
+    for (id, _) in options {
+        assert!((of(&decisions[0], id) - of(&decisions[1], id)).abs() < 1e-6, "{id}: {decisions:#?}");
+    }
+}
+
+#[test]
+fn what_is_no_decision_is_refused_before_a_model_is_asked_for() {
+    let home = Home::new();
+    let refused = |arguments: &[&str], words: &str| {
+        let said = home.run(&[&["decide"], arguments].concat());
+        assert!(said.code() == 2 && said.stderr.contains(words) && said.stdout.is_empty(), "{arguments:?}: {}", said.stderr);
+    };
+    let asked = ["--state", "s", "--question", "q"];
+    refused(&[&asked[..], &["--option", "a=x"]].concat(), "options must contain 2-16 entries");
+    refused(&[&asked[..], &["--option", "a=x", "--option", "a=y"]].concat(), "Option IDs must be unique");
+    refused(&[&asked[..], &["--option", "a"]].concat(), "write an id");
+    refused(
+        &["--state", "", "--question", "q", "--option", "a=x", "--option", "b=y"],
+        "state must be a nonempty string, object, or array",
+    );
+    refused(&["--question", "q", "--option", "a=x", "--option", "b=y"], "--state");
+    refused(&["--rows", "gone.jsonl"], "cannot read gone.jsonl");
+    home.write("rows.jsonl", "\n{\"id\": \"r\"}\n");
+    refused(&["--rows", "rows.jsonl"], "rows.jsonl line 2: Row is missing fields: ['options', 'question', 'state']");
+    home.write("rows.jsonl", "{");
+    refused(&["--rows", "rows.jsonl"], "rows.jsonl line 1: it is no JSON");
+    home.write("rows.jsonl", "");
+    refused(&["--rows", "rows.jsonl"], "holds no rows");
+    assert!(!home.path().exists(), "nothing was made for what was refused");
+    home.write("bad.gguf", "no weights");
+    let options = ["--option", "a=x", "--option", "b=y", "--model-file", "bad.gguf"];
+    let said = home.run(&[&["decide"], &asked[..], &options].concat());
+    assert!(said.code() == 3 && said.stderr.contains("not a sound GGUF file"), "{}", said.stderr);
+}
