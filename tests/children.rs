@@ -169,3 +169,55 @@ fn a_parent_that_is_deleted_stops_after_its_children_and_a_deleted_child_makes_r
     let said = home.run(&["delete", "being/ada", "--purge"]).ok().stderr;
     assert!(said.contains("is removed") && !home.being("ada").exists(), "{said}");
 }
+
+#[test]
+fn no_more_children_live_than_the_operator_allows_and_an_edit_of_the_parent_reaches_those_that_do() {
+    let server = parent(vec![("Scout", Some("0.5")), ("Twin", Some("0.5"))]);
+    let home = Home::new();
+    let file = home.write("ada.toml", &manifest(&server, r#"{ max = 1, budget = "1" }"#));
+    let file = file.to_str().expect("UTF-8").to_owned();
+    home.run(&["apply", "-f", &file]).ok();
+    lived(&home, "being/ada.scout");
+    wait_until(PATIENT, "ada was told of both", || told(&home).len() == 2);
+    let told = told(&home);
+    assert_eq!((told[0].0.as_str(), told[1].0.as_str()), ("success", "failed"));
+    assert!(told[1].1.contains("1 children live, and the operator allows 1"), "{told:?}");
+    assert!(facts(&home, "being/ada.twin").is_none());
+
+    let edited = manifest(&server, r#"{ max = 1, budget = "1" }"#).replace(r#"every = "1h""#, r#"every = "1h", limit = 1"#);
+    home.write("ada.toml", &edited);
+    home.run(&["apply", "-f", &file]).ok();
+    wait_until(SOON, "the child lives by the edit", || {
+        facts(&home, "being/ada.scout").is_some_and(|facts| facts["activity"].to_string().contains("finished"))
+    });
+    home.run(&["down"]).ok();
+}
+
+#[test]
+fn a_child_that_has_used_up_its_money_rests_and_takes_none_of_its_parents() {
+    let server = parent(vec![("Scout", Some("0.000001"))]);
+    let home = Home::new();
+    let file = home.write("ada.toml", &manifest(&server, r#"{ max = 1, budget = "1" }"#));
+    home.run(&["apply", "-f", file.to_str().expect("UTF-8")]).ok();
+    let scout = wait_for(PATIENT, "the child is exhausted", || {
+        facts(&home, "being/ada.scout").filter(|facts| facts["activity"].to_string().contains("out of money"))
+    });
+    assert_eq!(scout["parent"], "being/ada");
+    let of_scout = |seen: &Seen| seen.said_by("system").iter().any(|text| text.contains("You are Scout,"));
+    assert_eq!(server.seen().iter().filter(|seen| of_scout(seen)).count(), 1, "what is spent once is asked for no more");
+    home.run(&["down"]).ok();
+    assert_eq!(home.state("ada")["budget"]["given"], "0.000001");
+}
+
+#[test]
+fn down_stops_children_before_their_parents() {
+    let server = parent(vec![("Scout", Some("0.5"))]);
+    let home = Home::new();
+    let file = home.write("ada.toml", &manifest(&server, r#"{ max = 1, budget = "1" }"#));
+    home.run(&["apply", "-f", file.to_str().expect("UTF-8")]).ok();
+    let scout = lived(&home, "being/ada.scout");
+    let dir = format!("ada/children/{}", scout["agent_id"].as_str().expect("an id"));
+    home.run(&["down"]).ok();
+    let at = |being: &str, kind: &str| home.events(being, kind).last().map(|event| event["at"].to_string()).expect("an end");
+    assert!(at(&dir, "stopped") <= at("ada", "stopping"), "the child is gone before its parent begins to stop");
+}
