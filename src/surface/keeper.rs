@@ -12,7 +12,7 @@ use rmcp::{
 };
 use serde_json::{Map, Value};
 use tokio::{
-    sync::{Semaphore, watch},
+    sync::watch,
     time::{Instant, sleep, timeout},
 };
 use tokio_util::task::AbortOnDropHandle;
@@ -22,13 +22,15 @@ use super::{
     ask::Asks,
     pending::Pending,
     session::{Aim, Listed, OpenError, Reach, Session},
+    turns::{Turn, Turns},
     wire::Faults,
 };
 use crate::{process::Backoff, vocab::chain};
 
 /// A server that ended or failed so often in a row is `stalled`: what helps now is probably not another attempt.
 const MAX_FAILURES: u32 = 8;
-/// How many calls of one server are under way at once; those beyond wait their turn, and only then does their deadline begin.
+/// How many calls of one server are under way at once; those beyond wait their turn, one of each guest, and only then does
+/// their deadline begin.
 const MAX_UNDER_WAY: usize = 32;
 /// How long the answer to a call waits for the tools that changed before it came.
 const CATCHING_UP: Duration = Duration::from_secs(2);
@@ -43,7 +45,7 @@ pub(super) struct Keeper {
     relays: bool,
     faults: Arc<Faults>,
     asks: Asks,
-    turns: Semaphore,
+    turns: Turns,
     view: watch::Receiver<View>,
     stop: watch::Sender<Option<Duration>>,
     task: Mutex<Option<AbortOnDropHandle<()>>>,
@@ -107,7 +109,7 @@ impl Keeper {
             relays: matches!(aim.reach, Reach::Las { joins: Some(_), .. }),
             faults: Arc::clone(&faults),
             asks: aim.asks.clone(),
-            turns: Semaphore::new(MAX_UNDER_WAY),
+            turns: Turns::new(MAX_UNDER_WAY),
             view: seen,
             stop,
             task: Mutex::new(Some(AbortOnDropHandle::new(tokio::spawn(keep(aim, faults, opened, view, stopped))))),
@@ -139,58 +141,46 @@ impl Keeper {
         let _ = self.view.clone().wait_for(|view| !matches!(view.phase, Phase::Starting)).await;
     }
 
-    /// Calls a tool by the server's own name for it. Dropping the future tells the server.
+    /// Where questions go that belong to no caller in particular.
+    pub(super) const fn asks(&self) -> &Asks {
+        &self.asks
+    }
+
+    /// Waits for the turn of a call, among those of all guests.
+    pub(super) async fn turn(&self, guest: u64) -> Turn {
+        self.turns.take(guest).await
+    }
+
+    /// Calls a tool by the server's own name for it, where there is one guest. Dropping the future tells the server.
     pub(super) async fn call(
         &self,
         tool: &str,
         arguments: Map<String, Value>,
         deadline: Duration,
     ) -> Result<CallToolResult, CallError> {
-        self.call_followed(tool, arguments, deadline, |_| ()).await
+        let turn = self.turn(0).await;
+        self.call_in(turn, &self.asks, (tool, arguments, deadline), |_| ()).await
     }
 
-    /// The same; `follow` is told by which token the server tells how far it is, and what it yields is kept until the answer is there.
-    pub(super) async fn call_followed<F>(
+    /// The same in a turn that was waited for; what the server asks in an answer goes to `asks`, by whose clock the deadline is.
+    ///
+    /// `follow` is told by which token the server tells how far it is, and what it yields is kept until the answer is there.
+    pub(super) async fn call_in<F>(
         &self,
-        tool: &str,
-        arguments: Map<String, Value>,
-        deadline: Duration,
+        _turn: Turn,
+        asks: &Asks,
+        (tool, arguments, deadline): (&str, Map<String, Value>, Duration),
         follow: impl FnOnce(Option<&ProgressToken>) -> F,
     ) -> Result<CallToolResult, CallError> {
-        // Nobody closes it.
-        let _turn = self.turns.acquire().await;
         let peer = self.peer()?;
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        match self.asks.within(deadline, self.rounds(&peer, params, follow)).await {
+        match asks.within(deadline, rounds(asks, &peer, params, follow)).await {
             Some(answered) => {
                 self.catch_up().await;
                 answer::judge(tool, answered, self.relays)
             }
             None => Err(answer::late(tool, deadline)),
         }
-    }
-
-    /// Calls until the server has all that it wants to know; one that always wants more is judged by what it wants.
-    async fn rounds<F>(
-        &self,
-        peer: &Peer<RoleClient>,
-        params: CallToolRequestParams,
-        follow: impl FnOnce(Option<&ProgressToken>) -> F,
-    ) -> Result<CallToolResponse, ServiceError> {
-        // Before this version no server asks in an answer, and what was sent is not needed again.
-        let asks = peer.peer_info().is_none_or(|server| server.protocol_version >= ProtocolVersion::V_2026_07_28);
-        let again = asks.then(|| params.clone());
-        let pending = Pending::send(peer, params).await?;
-        let _following = follow(pending.token());
-        let mut answered = pending.answer().await;
-        let Some(mut params) = again else { return answered };
-        for _ in 0..DEFAULT_MRTR_MAX_ROUNDS {
-            let Ok(CallToolResponse::InputRequired(wanted)) = &answered else { break };
-            let Some((responses, state)) = self.asks.fulfil(wanted.clone()).await else { break };
-            (params.input_responses, params.request_state) = (responses, state);
-            answered = peer.call_tool_once(params.clone()).await;
-        }
-        answered
     }
 
     /// Waits, for a moment, until the tools are listed as they are after every change that was told so far.
@@ -220,6 +210,29 @@ impl Keeper {
             let _ = task.await;
         }
     }
+}
+
+/// Calls until the server has all that it wants to know; one that always wants more is judged by what it wants.
+async fn rounds<F>(
+    asks: &Asks,
+    peer: &Peer<RoleClient>,
+    params: CallToolRequestParams,
+    follow: impl FnOnce(Option<&ProgressToken>) -> F,
+) -> Result<CallToolResponse, ServiceError> {
+    // Before this version no server asks in an answer, and what was sent is not needed again.
+    let may_ask = peer.peer_info().is_none_or(|server| server.protocol_version >= ProtocolVersion::V_2026_07_28);
+    let again = may_ask.then(|| params.clone());
+    let pending = Pending::send(peer, params).await?;
+    let _following = follow(pending.token());
+    let mut answered = pending.answer().await;
+    let Some(mut params) = again else { return answered };
+    for _ in 0..DEFAULT_MRTR_MAX_ROUNDS {
+        let Ok(CallToolResponse::InputRequired(wanted)) = &answered else { break };
+        let Some((responses, state)) = asks.fulfil(wanted.clone()).await else { break };
+        (params.input_responses, params.request_state) = (responses, state);
+        answered = peer.call_tool_once(params.clone()).await;
+    }
+    answered
 }
 
 async fn keep(

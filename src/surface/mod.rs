@@ -8,7 +8,7 @@
 //! # Guarantees
 //! - A call yields a result, a definite no ([`CallError::Failed`]), or a doubt ([`CallError::Indeterminate`]); a lost connection and a
 //!   passed deadline are never told as a no, a JSON-RPC error and an HTTP 4xx never as a doubt (SPEC §7).
-//! - At most 32 calls of one server are under way at once; others wait their turn.
+//! - At most 32 calls of one server are under way at once; others wait their turn, one of each caller, and of one caller in order.
 //! - A change of the tools that a server tells before it answers a call is known when the call has ended.
 //! - What a server asks of a person in the midst of a call comes out of [`las::Las::asked`]; the clock of the call stands meanwhile.
 //! - Dropping a call tells the server (`notifications/cancelled`).
@@ -20,6 +20,7 @@
 
 mod answer;
 mod ask;
+mod callers;
 mod keeper;
 pub mod las;
 mod listen;
@@ -30,6 +31,7 @@ mod relay;
 mod session;
 mod shape;
 mod terms;
+mod turns;
 mod wire;
 
 pub use ask::{Ask, Asked};

@@ -3,10 +3,7 @@
 use std::{
     collections::HashMap,
     pin::pin,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -25,7 +22,12 @@ use tokio::{
 };
 
 use super::guests::Guests;
-use crate::surface::{CallError, keeper::Keeper, relay::Relay};
+use crate::surface::{
+    CallError,
+    callers::{Callers, refused},
+    keeper::Keeper,
+    relay::Relay,
+};
 
 /// No more questions of a server wait at once in one call.
 const MAX_QUESTIONS: usize = 16;
@@ -33,22 +35,12 @@ const MAX_QUESTIONS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Passes on what one surface says and asks beside its answers.
-///
-/// What it asks belongs to a call that is under way, and goes to the client that made it. Where calls of two clients are, nothing says
-/// whose it is, and it is refused rather than shown to the wrong one.
 #[derive(Debug)]
 pub(super) struct Desk {
     wants: ClientCapabilities,
     guests: Arc<Guests>,
-    calls: Mutex<HashMap<u64, Call>>,
+    callers: Callers<mpsc::Sender<Question>>,
     followers: Mutex<HashMap<ProgressToken, Follower>>,
-    next: AtomicU64,
-}
-
-#[derive(Debug)]
-struct Call {
-    guest: u64,
-    questions: mpsc::Sender<Question>,
 }
 
 #[derive(Debug)]
@@ -67,7 +59,7 @@ struct Follower {
 impl Desk {
     /// A desk for a surface that may ask for what `wants` names.
     pub(super) fn new(wants: ClientCapabilities, guests: Arc<Guests>) -> Self {
-        Self { wants, guests, calls: Mutex::default(), followers: Mutex::default(), next: AtomicU64::new(0) }
+        Self { wants, guests, callers: Callers::default(), followers: Mutex::default() }
     }
 
     /// Calls a tool for a client, and puts to that client what the server asks meanwhile. Dropping the future tells the server.
@@ -78,11 +70,12 @@ impl Desk {
         guest: u64,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, CallError> {
+        let turn = keeper.turn(guest).await;
         let (questions, mut asked) = mpsc::channel(MAX_QUESTIONS);
-        let _open = self.open(Call { guest, questions });
+        let _open = self.callers.open(guest, questions);
         let follower = context.meta.get_progress_token().map(|token| Follower { peer: context.peer.clone(), token });
         let follow = |token: Option<&ProgressToken>| Some(self.follow(token?.clone(), follower?));
-        let mut calling = pin!(keeper.call_followed(tool, arguments, deadline, follow));
+        let mut calling = pin!(keeper.call_in(turn, keeper.asks(), (tool, arguments, deadline), follow));
         let mut answering = FuturesUnordered::new();
         loop {
             tokio::select! {
@@ -93,14 +86,6 @@ impl Desk {
         }
     }
 
-    fn open(&self, call: Call) -> impl Drop + '_ {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        lock(&self.calls).insert(number, call);
-        Closing(move || {
-            lock(&self.calls).remove(&number);
-        })
-    }
-
     fn follow(&self, token: ProgressToken, follower: Follower) -> impl Drop + '_ {
         lock(&self.followers).insert(token.clone(), follower);
         Closing(move || {
@@ -108,21 +93,10 @@ impl Desk {
         })
     }
 
-    /// The one client whose calls are under way.
-    fn caller(&self) -> Result<mpsc::Sender<Question>, ErrorData> {
-        let calls = lock(&self.calls);
-        let mut under_way = calls.values();
-        let Some(call) = under_way.next() else { return Err(refused("no call is under way that this belongs to")) };
-        if under_way.any(|other| other.guest != call.guest) {
-            return Err(refused("calls of several clients are under way, and nothing says to which of them this belongs"));
-        }
-        Ok(call.questions.clone())
-    }
-
     async fn ask(&self, request: ServerRequest) -> Result<ClientResult, ErrorData> {
         let (answer, answered) = oneshot::channel();
         let question = Question { request, answer };
-        self.caller()?.try_send(question).map_err(|_| refused("too many questions wait already"))?;
+        self.callers.only()?.try_send(question).map_err(|_| refused("too many questions wait already"))?;
         answered.await.unwrap_or_else(|_| Err(refused("the call that this belongs to is over")))
     }
 
@@ -192,10 +166,6 @@ async fn put(context: &RequestContext<RoleServer>, question: Question) {
     let _ = answer.send(answered);
 }
 
-fn refused(because: &str) -> ErrorData {
-    ErrorData::invalid_request(because.to_owned(), None)
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -206,29 +176,5 @@ struct Closing<F: FnMut()>(F);
 impl<F: FnMut()> Drop for Closing<F> {
     fn drop(&mut self) {
         (self.0)();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_server_asks_is_never_shown_to_a_client_to_which_it_may_not_belong() {
-        let desk = Desk::new(ClientCapabilities::default(), Arc::default());
-        let call = |guest| {
-            let (questions, asked) = mpsc::channel(1);
-            (desk.open(Call { guest, questions }), asked)
-        };
-        assert!(desk.caller().is_err(), "nobody calls");
-        let first = call(1);
-        let second = call(1);
-        assert!(desk.caller().is_ok(), "both are of one client");
-        let other = call(2);
-        assert!(desk.caller().is_err(), "it may be of either");
-        drop(other);
-        assert!(desk.caller().is_ok());
-        drop((first, second));
-        assert!(desk.caller().is_err());
     }
 }
