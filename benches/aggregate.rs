@@ -154,6 +154,7 @@ fn start(workspace: &Path, servers: usize) -> Outcome<LasStart> {
         env: std::env::vars().collect(),
         patience: LasStart::PATIENCE,
         pace: Backoff::default(),
+        shared: None,
     })
 }
 

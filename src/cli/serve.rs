@@ -36,7 +36,7 @@ pub(super) async fn serve(context: &Context, arguments: Serve) -> Result<(), Fai
     let socket = home.socket();
     let (log, mended) = CommitLog::open(&home).map_err(|error| Failure::of(Class::State, &error))?;
     mended.iter().for_each(|sentence| tracing::warn!("{sentence}"));
-    let ground = Arc::new(context.ground(home, &Fleet::default()).with(log));
+    let ground = Arc::new(context.ground(home, &Fleet::default()).with(log).sharing());
     let settings = Settings { folders: folders.clone(), overrides: context.overrides() };
     let (reconciler, handle) = Reconciler::new(ground, settings);
     let daemon = Daemon {

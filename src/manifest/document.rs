@@ -133,7 +133,7 @@ pub(crate) struct SurfaceDocument {
     pub bearer: Option<SecretDocument>,
     /// How tokens for `url` are had by OAuth, in the place of `bearer`; `{}` asks you for consent, and finds all else out.
     pub oauth: Option<OauthDocument>,
-    /// Whose process it is: `being` starts one for each being, `shared` one for all.
+    /// Whose process it is: `being` starts one for each being, `shared` one for all beings of a daemon, in a folder of its own.
     pub scope: Option<ScopeName>,
     /// Variables for the process, beside a clean environment; `{workspace}` is filled in.
     pub env: BTreeMap<String, String>,

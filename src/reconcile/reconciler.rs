@@ -125,7 +125,7 @@ impl Reconciler {
         (reconciler, handle)
     }
 
-    /// Converges until `handle` says down, then stops every being and ends.
+    /// Converges until `handle` says down, then stops every being and what they shared, and ends.
     pub async fn run(mut self, handle: Handle) {
         let mut changes = self.watch();
         let mut pulling = self.ground.weights.pulling();
@@ -154,6 +154,9 @@ impl Reconciler {
             }
         }
         self.stop_all().await;
+        if let Some(shared) = &self.ground.shared {
+            shared.stop().await;
+        }
     }
 
     /// A task that tells of changes in what is served. A folder that can't be watched is still looked at each period.

@@ -187,6 +187,7 @@ impl Tools {
             env: ground.env.clone(),
             patience: LasStart::PATIENCE,
             pace: Backoff::default(),
+            shared: ground.shared.clone(),
         };
         let las = Arc::new(Box::pin(Las::start(start)).await?);
         match Self::around(Arc::clone(&las), ground, assignment, dir, agent) {
@@ -283,7 +284,16 @@ fn kept_from(ground: &Ground, workspace: &Path, dir: &Path) -> Vec<PathBuf> {
     if !workspace.starts_with(home.path()) {
         return vec![home.path().to_owned(), dir.to_owned()];
     }
-    vec![dir.to_owned(), home.path().join("beings"), home.sets(), home.history(), home.models(), home.tools(), home.commit()]
+    vec![
+        dir.to_owned(),
+        home.path().join("beings"),
+        home.sets(),
+        home.history(),
+        home.models(),
+        home.tools(),
+        home.commit(),
+        home.shared(),
+    ]
 }
 
 /// What a being would get: its catalogue, and how its surfaces are.

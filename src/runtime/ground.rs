@@ -13,8 +13,12 @@ use crate::{
     being::Identity,
     manifest::SurfaceSpec,
     model::Models,
+    process::Backoff,
     store::{CommitLog, Home},
-    surface::Keyring,
+    surface::{
+        Keyring,
+        las::{LasStart, SharedStart, SharedSurfaces},
+    },
     vocab::{Digest, Name},
 };
 
@@ -36,6 +40,8 @@ pub struct Ground {
     pub env: BTreeMap<String, String>,
     /// Where many beings share a sync; one being alone has none.
     pub commit_log: Option<CommitLog>,
+    /// Where surfaces of scope `shared` are one for all beings; one being alone has its own.
+    pub shared: Option<SharedSurfaces>,
     /// The digest of the program, computed when it is first asked for.
     executable: OnceLock<Digest>,
 }
@@ -60,6 +66,7 @@ impl Ground {
             program,
             env,
             commit_log: None,
+            shared: None,
             executable: OnceLock::new(),
         }
     }
@@ -88,6 +95,21 @@ impl Ground {
     /// Where the tokens of surfaces are kept.
     pub(super) fn tokens(&self) -> PathBuf {
         self.place().oauth()
+    }
+
+    /// Lets beings share the surfaces of scope `shared`.
+    #[must_use]
+    pub fn sharing(self) -> Self {
+        let start = SharedStart {
+            program: self.program.clone(),
+            folders: self.home.shared(),
+            tokens: self.home.oauth(),
+            env: self.env.clone(),
+            patience: LasStart::PATIENCE,
+            pace: Backoff::default(),
+            linger: SharedStart::LINGER,
+        };
+        Self { shared: Some(SharedSurfaces::new(start)), ..self }
     }
 
     /// The tokens of a declared surface; `None` where that has no use for any.

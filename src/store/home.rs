@@ -122,6 +122,11 @@ impl Home {
         self.path.join("work").join(name.root().as_str())
     }
 
+    /// Where each shared surface has a folder of its own, in which its process runs.
+    pub fn shared(&self) -> PathBuf {
+        self.path.join("shared")
+    }
+
     /// The daemon's unix socket.
     pub fn socket(&self) -> PathBuf {
         self.path.join("daemon.sock")

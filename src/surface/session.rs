@@ -163,7 +163,7 @@ impl ClientHandler for Ear {
 }
 
 /// What a server may ask a person for.
-fn asks() -> ClientCapabilities {
+pub(super) fn asks() -> ClientCapabilities {
     let asks = ElicitationCapability::new().with_form(FormElicitationCapability::new());
     let mut capabilities = ClientCapabilities::default();
     capabilities.elicitation = Some(asks.with_url(UrlElicitationCapability::new()));

@@ -61,6 +61,7 @@ pub fn setting<const N: usize>(surfaces: [(&str, SurfaceSpec); N]) -> Setting {
         env: std::env::vars().collect(),
         patience: DEADLINE,
         pace: Backoff::new(Duration::from_millis(10), Duration::from_millis(50), Duration::from_secs(60)),
+        shared: None,
     };
     Setting { workspace, start }
 }

@@ -129,7 +129,13 @@ impl LasConfig {
 }
 
 impl Joined {
-    fn new(spec: &SurfaceSpec, workspace: &Path) -> Self {
+    /// Tells whether the two are one process or connection; how long a call may take is its caller's own.
+    pub(super) fn is_same_server(&self, other: &Self) -> bool {
+        let Self { way, env, timeout: _, confinement } = self;
+        (way, env, confinement) == (&other.way, &other.env, &other.confinement)
+    }
+
+    pub(super) fn new(spec: &SurfaceSpec, workspace: &Path) -> Self {
         let folder = workspace.to_string_lossy();
         let fill = |text: &String| text.replace(WORKSPACE, &folder);
         let way = match &spec.transport {

@@ -1,21 +1,24 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
+use futures::future::join_all;
 use serde_json::{Map, Value};
 use tokio::sync::{Mutex, mpsc};
 
 use super::{
     config::{KEY, LasConfig},
     health::{self, SurfaceHealth},
-    serve::{PARTING, clean},
+    reach::clean,
+    serve::PARTING,
+    shared::{Share, SharedSurfaces},
 };
 use crate::{
-    manifest::{ExternalLas, SurfaceSpec},
+    manifest::{ExternalLas, Scope, SurfaceSpec},
     process::{Backoff, Confinement, Spawn, Talk},
     surface::{
         Ask, Call, CallError, OpenError, Remote, RemoteTool,
         answer::{self, REMOTE_TOOL},
         ask::{self, Asks, Questions},
-        keeper::{Keeper, Phase},
+        keeper::{Keeper, Phase, View},
         session::{Aim, Reach},
     },
     vocab::{Name, Span},
@@ -49,6 +52,8 @@ pub struct LasStart {
     pub patience: Duration,
     /// How long between two attempts to start a surface that ended or failed.
     pub pace: Backoff,
+    /// Where surfaces of scope `shared` are kept for all; without it they run in this Las.
+    pub shared: Option<SharedSurfaces>,
 }
 
 impl LasStart {
@@ -74,25 +79,28 @@ pub enum LasError {
 #[error("{0}")]
 pub struct Trouble(pub String);
 
-/// A Las that runs, kept alive. Dropping it kills it and its surfaces; [`Las::stop`] is polite.
+/// A Las that runs, kept alive, and the shared surfaces beside it. Dropping it kills it and its own surfaces; [`Las::stop`] is polite.
 #[derive(Debug)]
 pub struct Las {
-    /// `None` when nothing was selected: then no process is needed.
+    /// `None` when nothing was selected that runs in it: then no process is needed.
     keeper: Option<Keeper>,
     timeouts: BTreeMap<Name, Duration>,
+    shares: BTreeMap<Name, Share>,
     questions: Mutex<Questions>,
 }
 
 impl Las {
     /// Starts a Las and waits until each of its surfaces is up or has failed once.
-    pub async fn start(start: LasStart) -> Result<Self, LasError> {
+    pub async fn start(mut start: LasStart) -> Result<Self, LasError> {
         let timeouts = start.surfaces.iter().map(|(name, spec)| (name.clone(), spec.timeout.as_duration())).collect();
         let (asks, questions) = ask::questions();
+        let shares = start.share(&asks);
         let keeper = match start.aim(asks) {
             Some(aim) => Some(Keeper::open(aim).await.map_err(|error| LasError::NotStarted(Box::new(error)))?),
             None => None,
         };
-        let las = Self { keeper, timeouts, questions: Mutex::new(questions) };
+        let las = Self { keeper, timeouts, shares, questions: Mutex::new(questions) };
+        join_all(las.shares.values().map(Share::settled)).await;
         let missing = start.required.iter().find(|surface| !las.exposes(surface));
         if let Some(surface) = missing {
             let because = las.trouble(surface);
@@ -102,15 +110,22 @@ impl Las {
         Ok(las)
     }
 
-    /// Ends Las and its surfaces, by force when `grace` has passed.
+    /// Ends Las and its surfaces, by force when `grace` has passed, and uses shared ones no longer.
     pub async fn stop(&self, grace: Duration) {
         if let Some(keeper) = &self.keeper {
             keeper.stop(grace).await;
         }
+        self.shares.values().for_each(Share::release);
     }
 
-    /// How each surface is. While Las itself is away, none of them is up.
+    /// How each surface is. While Las itself is away, none of its own is up.
     pub fn health(&self) -> BTreeMap<Name, SurfaceHealth> {
+        let mut healths = self.own_health();
+        healths.extend(self.shares.iter().map(|(name, share)| (name.clone(), share.health())));
+        healths
+    }
+
+    fn own_health(&self) -> BTreeMap<Name, SurfaceHealth> {
         let Some(keeper) = &self.keeper else { return BTreeMap::new() };
         let view = keeper.view();
         let mut healths = view.meta.as_deref().map(health::from_meta).unwrap_or_default();
@@ -133,7 +148,9 @@ impl Las {
 
     /// Which of its lists [`Remote::tools`] yields now: the same number, the same list.
     pub fn edition(&self) -> u64 {
-        self.keeper.as_ref().map_or(0, |keeper| keeper.edition())
+        let own = self.keeper.as_ref().map_or(0, Keeper::edition);
+        // None of them ever goes back, so no two lists have one sum.
+        own + self.shares.values().map(|share| share.view().edition).sum::<u64>()
     }
 
     /// How often Las itself was lost since it was started.
@@ -156,23 +173,33 @@ impl Las {
     }
 
     async fn ask(&self, tool: &str, arguments: Map<String, Value>) -> Result<Value, CallError> {
-        let surface = tool.split_once(PARTING).and_then(|(surface, _)| Name::try_from(surface).ok());
-        let own = surface.and_then(|surface| self.timeouts.get(&surface)).map(|timeout| timeout.saturating_add(MARGIN));
-        let Some(keeper) = &self.keeper else { return Err(answer::unavailable("las", "no surface is selected")) };
-        let result = keeper.call(tool, arguments, own.unwrap_or(DEADLINE)).await?;
+        let named = tool.split_once(PARTING).and_then(|(surface, own)| Some((Name::try_from(surface).ok()?, own)));
+        let share = named.as_ref().and_then(|(surface, own)| Some((self.shares.get(surface)?, *own)));
+        let result = match (share, &self.keeper) {
+            (Some((share, own)), _) => share.call(own, arguments).await?,
+            (None, Some(keeper)) => {
+                let timeout = named.and_then(|(surface, _)| self.timeouts.get(&surface));
+                keeper.call(tool, arguments, timeout.map_or(DEADLINE, |timeout| timeout.saturating_add(MARGIN))).await?
+            }
+            (None, None) => return Err(answer::unavailable("las", "no surface is selected")),
+        };
         serde_json::to_value(result).map_err(|error| CallError::Failed { code: REMOTE_TOOL, message: error.to_string() })
     }
 }
 
 impl Remote for Las {
     fn tools(&self) -> Vec<RemoteTool> {
-        let Some(keeper) = &self.keeper else { return Vec::new() };
-        let remote = |tool: &rmcp::model::Tool| RemoteTool {
-            name: tool.name.clone().into_owned(),
-            description: tool.description.clone().unwrap_or_default().into_owned(),
-            input_schema: Value::Object(tool.input_schema.as_ref().clone()),
-        };
-        keeper.view().tools.iter().map(remote).collect()
+        let own = self.keeper.iter().flat_map(|keeper| remote_tools(&keeper.view(), str::to_owned));
+        let shared = self.shares.iter().flat_map(|(surface, share)| {
+            let named = |own: &str| format!("{surface}{PARTING}{own}");
+            remote_tools(&share.view(), named)
+        });
+        let mut tools: Vec<RemoteTool> = own.chain(shared).collect();
+        if !self.shares.is_empty() {
+            // As one Las lists them.
+            tools.sort_by(|a, b| surface_of(a).cmp(surface_of(b)));
+        }
+        tools
     }
 
     fn call<'a>(&'a self, tool: &'a str, arguments: Map<String, Value>) -> Call<'a> {
@@ -180,7 +207,30 @@ impl Remote for Las {
     }
 }
 
+fn remote_tools(view: &View, named: impl Fn(&str) -> String) -> Vec<RemoteTool> {
+    let remote = |tool: &rmcp::model::Tool| RemoteTool {
+        name: named(&tool.name),
+        description: tool.description.clone().unwrap_or_default().into_owned(),
+        input_schema: Value::Object(tool.input_schema.as_ref().clone()),
+    };
+    view.tools.iter().map(remote).collect()
+}
+
+fn surface_of(tool: &RemoteTool) -> &str {
+    tool.name.split_once(PARTING).map_or("", |(surface, _)| surface)
+}
+
 impl LasStart {
+    /// Takes the shared surfaces out, and uses them where they are kept. A Las of another make joins what it knows itself.
+    fn share(&mut self, asks: &mpsc::Sender<Ask>) -> BTreeMap<Name, Share> {
+        let Some(kept) = self.shared.as_ref().filter(|_| self.external.is_none()) else { return BTreeMap::new() };
+        let (shared, own): (BTreeMap<_, _>, _) =
+            std::mem::take(&mut self.surfaces).into_iter().partition(|(_, spec): &(Name, SurfaceSpec)| spec.scope == Scope::Shared);
+        self.surfaces = own;
+        let share = |(name, spec): (&Name, &SurfaceSpec)| (name.clone(), kept.share(name, spec, Asks::new(asks.clone())));
+        shared.iter().map(share).collect()
+    }
+
     fn aim(&self, asks: mpsc::Sender<Ask>) -> Option<Aim> {
         let mut env = clean(&self.env);
         let (command, joins) = match &self.external {

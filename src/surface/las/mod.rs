@@ -23,6 +23,13 @@
 //! to the client that made the call, when that takes it. Where calls of several clients are under way on one surface, nothing in MCP
 //! says to which of them a question belongs, so it is refused rather than shown to the wrong one.
 //!
+//! # Shared surfaces
+//! Under a daemon, a surface of scope `shared` is in no Las: [`SharedSurfaces`] keeps one process or connection of it in the daemon, from
+//! the first being that uses it to the last and a moment longer, and [`Las`] joins it with the being's own. An edit starts another beside
+//! it, and it ends when the last being has changed over. It runs in a folder of its own, for it works for nobody in particular:
+//! `{workspace}` in its declaration is refused. Of 32 calls at once, each being gets its turn. What it asks in mid-call is put to the
+//! being whose call it belongs to by the same rule as above.
+//!
 //! # What passes between the two
 //! - What to join travels in the `initialize` request, as the experimental capability `singularity.las/1`: nothing is on a command
 //!   line, in a file or in the environment. Secrets do not travel: a bearer's *source* does, and Las reads it at each connection.
@@ -36,7 +43,7 @@
 //! - No process of a surface outlives the daemon ([`crate::process`]).
 //!
 //! # Caveats
-//! - A surface of scope `shared` runs as a process of each Las.
+//! - Without a daemon, a surface of scope `shared` is one of its Las's own.
 //! - A question that comes as a result which requires input, as servers of 2026-07-28 ask, is not put to anyone: the call fails.
 
 mod config;
@@ -46,11 +53,14 @@ mod handle;
 mod health;
 mod http;
 mod pass;
+mod reach;
 mod serve;
+mod shared;
 mod standing;
 
 pub use config::BadPattern;
 pub use handle::{Las, LasError, LasStart, Trouble};
 pub use health::SurfaceHealth;
 pub use serve::{Clash, ServeError, serve};
+pub use shared::{SharedStart, SharedSurfaces};
 pub use standing::{Door, StandError, Standing};

@@ -3,7 +3,7 @@
 use std::{
     borrow::Cow,
     collections::BTreeMap,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
@@ -26,20 +26,20 @@ use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    config::{Joined, KEY, LasConfig, Way},
+    config::{Joined, KEY, LasConfig},
     desk::Desk,
     guests::Guests,
     health::{self, SurfaceHealth},
     pass::Asked,
+    reach::{Place, reach},
 };
 use crate::{
-    process::{Backoff, Spawn, Talk},
     surface::{
-        Keyring, Terms, answer,
+        Terms, answer,
         ask::{self, Ask, Asks, Questions},
         keeper::{Keeper, Phase},
         relay::Relay,
-        session::{Aim, Reach, Shows},
+        session::Aim,
         wire::Lines,
     },
     vocab::{Name, chain},
@@ -51,8 +51,6 @@ const SELF: &str = "/proc/self/exe";
 const GRACE: Duration = Duration::from_secs(2);
 /// No message of a client is longer.
 const MAX_ASKED: usize = 16 * 1024 * 1024;
-/// The locale of every child.
-pub(super) const LOCALE: &str = "C.UTF-8";
 /// Parts a surface from its tool.
 pub(super) const PARTING: &str = "__";
 
@@ -222,8 +220,15 @@ impl Aggregator {
                 let timeout = joined.timeout.as_duration();
                 let desk = Arc::new(Desk::new(wants.clone(), Arc::clone(&self.guests)));
                 let relay: Arc<dyn Relay> = Arc::<Desk>::clone(&desk);
-                let aim = self.aim(&name, joined, (&workspace, &tokens), (patience, pace.clone()));
-                let aim = Aim { relay: self.alone.then_some(relay), ..aim };
+                let place = Place { program: Path::new(SELF), folder: &workspace, tokens: &tokens, env: &self.env };
+                let aim = Aim {
+                    name: name.to_string(),
+                    reach: reach(&name, joined, place),
+                    patience,
+                    pace: pace.clone(),
+                    asks: Asks::new(self.asks.clone()),
+                    relay: self.alone.then_some(relay),
+                };
                 let terms = terms.remove(&name).unwrap_or_default();
                 (name, Member { keeper: Arc::new(Keeper::start(aim)), desk, timeout, terms })
             };
@@ -285,40 +290,6 @@ impl Aggregator {
         let members = self.members().iter();
         members.filter_map(|(name, member)| Asked::new(name, &member.keeper, member.timeout, &has)).collect()
     }
-
-    fn aim(&self, name: &Name, joined: Joined, (workspace, tokens): (&Path, &Path), (patience, pace): (Duration, Backoff)) -> Aim {
-        let reach = match joined.way {
-            Way::Command(command) => {
-                let mut env = clean(&self.env);
-                env.extend(joined.env);
-                Reach::Command(Spawn {
-                    supervisor: PathBuf::from(SELF),
-                    command,
-                    env,
-                    cwd: Some(workspace.to_owned()),
-                    confinement: joined.confinement,
-                    talk: Talk::Of(name.to_string()),
-                })
-            }
-            Way::Url { url, bearer, oauth } => {
-                let env = BTreeMap::clone(&self.env);
-                let shows = match (oauth, bearer) {
-                    (Some(oauth), _) => Shows::Tokens(Arc::new(Keyring::new(name.as_str(), &url, *oauth, tokens, env))),
-                    (None, Some(bearer)) => Shows::Bearer(bearer.into(), env),
-                    (None, None) => Shows::Nothing,
-                };
-                Reach::Url { url, shows }
-            }
-        };
-        Aim { name: name.to_string(), reach, patience, pace, asks: Asks::new(self.asks.clone()), relay: None }
-    }
-}
-
-/// What every child sees of the environment: where programs are, and a locale that is the same everywhere.
-pub(super) fn clean(env: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let path = env.get("PATH").map(|path| ("PATH".to_owned(), path.clone()));
-    let locale = ["LANG", "LC_ALL"].map(|name| (name.to_owned(), LOCALE.to_owned()));
-    path.into_iter().chain(locale).collect()
 }
 
 /// What takes long is boxed: the library makes room in each request's task for the largest of all.
