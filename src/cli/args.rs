@@ -43,7 +43,14 @@ pub(super) enum Verb {
     )]
     Apply(Apply),
     /// Run the daemon in the foreground, on folders of manifests and on what was applied.
-    #[command(after_help = "Example:\n  singularity serve manifests/")]
+    #[command(
+        after_help = "Files are read once they are at rest: half-written ones are not, and one that is away for less than a second is not missed.
+SIGHUP reads them again; on a terminal, whose closing sends it, it stops the daemon.
+
+Examples:
+  singularity serve manifests/
+  singularity serve --poll 5s /mnt/shared/manifests"
+    )]
     Serve(Serve),
     /// List objects, or show one.
     #[command(
@@ -172,6 +179,18 @@ pub(super) struct Serve {
     /// Folders of manifests, or single ones. A change converges at once.
     #[arg(value_name = "DIR")]
     pub folders: Vec<PathBuf>,
+    /// Look for changes this often, such as `5s`, and rely on no events; by itself every 2s on network file systems.
+    #[arg(long, value_name = "SPAN", requires = "folders", value_parser = poll)]
+    pub poll: Option<Span>,
+}
+
+/// How often to look for changes: a tenth of a second, or more rarely.
+fn poll(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse().map_err(|error: crate::vocab::BadSpan| error.to_string())?;
+    match span.as_millis() {
+        ..100 => Err("that is too often; use \"100ms\" or more".to_owned()),
+        _ => Ok(span),
+    }
 }
 
 /// How something is printed.

@@ -1,4 +1,8 @@
-use std::{sync::Arc, time::Duration};
+use std::{
+    io::{self, IsTerminal as _},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -37,7 +41,7 @@ pub(super) async fn serve(context: &Context, arguments: Serve) -> Result<(), Fai
     let (log, mended) = CommitLog::open(&home).map_err(|error| Failure::of(Class::State, &error))?;
     mended.iter().for_each(|sentence| tracing::warn!("{sentence}"));
     let ground = Arc::new(context.ground(home, &Fleet::default()).with(log).sharing());
-    let settings = Settings { folders: folders.clone(), overrides: context.overrides() };
+    let settings = Settings { folders: folders.clone(), overrides: context.overrides(), poll: arguments.poll };
     let (reconciler, handle) = Reconciler::new(ground, settings);
     let daemon = Daemon {
         pid: std::process::id(),
@@ -47,6 +51,7 @@ pub(super) async fn serve(context: &Context, arguments: Serve) -> Result<(), Fai
     };
     tracing::info!(home = %context.home_path().display(), pid = daemon.pid, "the daemon listens");
     let twice = stop_on_signals(handle.clone())?;
+    look_again_on_hangup(handle.clone())?;
     let (gone, ends) = oneshot::channel::<()>();
     let door = tokio::spawn(api::serve(listener, handle.clone(), daemon, async move { drop(ends.await) }));
     tokio::select! {
@@ -57,6 +62,23 @@ pub(super) async fn serve(context: &Context, arguments: Serve) -> Result<(), Fai
     drop(std::fs::remove_file(socket));
     drop(tokio::time::timeout(PARTING, door).await);
     tracing::info!("the daemon ends; the beings' state stays");
+    Ok(())
+}
+
+/// SIGHUP reads the served files again. On a terminal it tells that this was closed, and stops.
+fn look_again_on_hangup(handle: Handle) -> Result<(), Failure> {
+    let mut hangup = signal(SignalKind::hangup()).map_err(|error| Failure::of(Class::Runtime, &error))?;
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            if io::stderr().is_terminal() {
+                return handle.down();
+            }
+            match handle.look_again().await {
+                Ok(()) => tracing::info!("the served files were read again"),
+                Err(error) => tracing::warn!("the served files are not read again: {error}"),
+            }
+        }
+    });
     Ok(())
 }
 

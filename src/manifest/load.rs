@@ -39,6 +39,30 @@ pub enum Form {
     Json,
 }
 
+/// What stands at a path that a fleet is read from, as it looks from outside.
+#[derive(Debug)]
+pub struct Stand<'a> {
+    pub path: &'a Path,
+    /// Whether the path leads elsewhere; what is there is told of.
+    pub is_link: bool,
+    pub what: What<'a>,
+}
+
+/// What a path leads to.
+#[derive(Debug)]
+pub enum What<'a> {
+    Folder(&'a fs::Metadata),
+    File(&'a fs::Metadata),
+    /// Why nothing can be read there.
+    Fault(String),
+}
+
+/// Goes over all that [`Sources::load`] reads of `paths`, in its order, without reading it.
+pub fn walk(paths: &[PathBuf], mut visit: impl FnMut(Stand<'_>)) {
+    let mut walk = Walk { visit: &mut visit, folders: BTreeSet::new(), files: 0 };
+    paths.iter().for_each(|path| walk.path(path, path.is_symlink(), 0));
+}
+
 /// Bytes of one file, and of all files of a fleet.
 const MAX_FILE_BYTES: u64 = 32 << 20;
 const MAX_TOTAL_BYTES: u64 = 256 << 20;
@@ -54,7 +78,7 @@ impl Sources {
             if path.as_os_str() == "-" {
                 sources.read_stream(io::stdin().lock());
             } else {
-                sources.read_path(path, 0);
+                walk(std::slice::from_ref(path), |stand| sources.take(&stand));
             }
         }
         sources
@@ -98,37 +122,22 @@ impl Sources {
         Digest::of(lines.chain(problems).collect::<String>())
     }
 
-    fn read_path(&mut self, path: &Path, depth: usize) {
-        let met = fs::canonicalize(path).and_then(|real| Ok((fs::metadata(&real)?, real)));
-        match met {
-            Err(error) => self.problem(path, &format!("cannot be read: {}", reason(&error))),
-            Ok((_, real)) if !self.seen.insert(real.clone()) => {}
-            Ok((meta, _)) if meta.is_dir() => self.read_folder(path, depth),
-            Ok((meta, real)) if meta.is_file() => self.read_file(path, &real),
-            Ok(_) => self.problem(path, "is neither a file nor a folder"),
+    fn take(&mut self, stand: &Stand<'_>) {
+        match &stand.what {
+            What::Folder(_) => {}
+            What::File(_) => self.read_file(stand.path),
+            What::Fault(fault) => self.problem(stand.path, fault),
         }
     }
 
-    fn read_folder(&mut self, path: &Path, depth: usize) {
-        if depth >= MAX_DEPTH {
-            return self.problem(path, &format!("lies more than {MAX_DEPTH} folders deep"));
-        }
-        let listed = fs::read_dir(path).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>());
-        let mut entries = match listed {
-            Ok(entries) => entries,
-            Err(error) => return self.problem(path, &format!("cannot be listed: {}", reason(&error))),
+    fn read_file(&mut self, path: &Path) {
+        let real = match fs::canonicalize(path) {
+            Ok(real) => real,
+            Err(error) => return self.problem(path, &format!("cannot be read: {}", reason(&error))),
         };
-        entries.sort();
-        for entry in entries {
-            let is_hidden = entry.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
-            let is_manifest = entry.extension().is_some_and(|extension| extension == "toml" || extension == "json");
-            if !is_hidden && (is_manifest || entry.is_dir()) {
-                self.read_path(&entry, depth + 1);
-            }
+        if !self.seen.insert(real.clone()) {
+            return;
         }
-    }
-
-    fn read_file(&mut self, path: &Path, real: &Path) {
         let mut bytes = Vec::new();
         let read = fs::File::open(real).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes));
         if let Err(error) = read {
@@ -180,6 +189,58 @@ impl Sources {
 
     fn problem(&mut self, path: &Path, message: &str) {
         self.problems.push(Problem::of_file(path, message));
+    }
+}
+
+struct Walk<'a> {
+    visit: &'a mut dyn FnMut(Stand<'_>),
+    /// The folders that were entered: a link may lead back.
+    folders: BTreeSet<PathBuf>,
+    files: usize,
+}
+
+impl Walk<'_> {
+    fn path(&mut self, path: &Path, is_link: bool, depth: usize) {
+        let what = match fs::metadata(path) {
+            Err(error) => What::Fault(format!("cannot be read: {}", reason(&error))),
+            Ok(meta) if meta.is_dir() => return self.folder(path, is_link, &meta, depth),
+            Ok(meta) if meta.is_file() => {
+                self.files += 1;
+                return self.tell(path, is_link, What::File(&meta));
+            }
+            Ok(_) => What::Fault("is neither a file nor a folder".to_owned()),
+        };
+        self.tell(path, is_link, what);
+    }
+
+    fn folder(&mut self, path: &Path, is_link: bool, meta: &fs::Metadata, depth: usize) {
+        let listed = fs::canonicalize(path).and_then(|real| match self.folders.insert(real) {
+            true => fs::read_dir(path)?.collect::<io::Result<Vec<_>>>(),
+            false => Ok(Vec::new()),
+        });
+        let mut entries = match listed {
+            Ok(_) if depth >= MAX_DEPTH => {
+                return self.tell(path, is_link, What::Fault(format!("lies more than {MAX_DEPTH} folders deep")));
+            }
+            Ok(entries) => entries,
+            Err(error) => return self.tell(path, is_link, What::Fault(format!("cannot be listed: {}", reason(&error)))),
+        };
+        self.tell(path, is_link, What::Folder(meta));
+        entries.sort_by_key(fs::DirEntry::path);
+        for entry in entries {
+            let path = entry.path();
+            let is_hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+            let is_manifest = path.extension().is_some_and(|extension| extension == "toml" || extension == "json");
+            let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+            // One file past the bound is told of, so that the bound is seen to be passed.
+            if !is_hidden && (is_manifest || path.is_dir()) && self.files <= MAX_FILES {
+                self.path(&path, is_link, depth + 1);
+            }
+        }
+    }
+
+    fn tell(&mut self, path: &Path, is_link: bool, what: What<'_>) {
+        (self.visit)(Stand { path, is_link, what });
     }
 }
 

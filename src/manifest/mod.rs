@@ -44,7 +44,7 @@ mod terms;
 mod text;
 
 pub use explain::{Explanation, UnknownPath, explain};
-pub use load::{Form, Source, Sources};
+pub use load::{Form, Source, Sources, Stand, What, walk};
 pub use origin::{Field, Layer, Origin, Origins, Resolved, resolved_document};
 pub use problem::{Place, Problem, Problems};
 pub use read::{Loaded, Overrides, from_variables, read};

@@ -5,7 +5,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{AppliedSet, sets::Sets};
+use super::{AppliedSet, sets::Sets, watch::Served};
 use crate::{
     manifest::{Fleet, Loaded, Overrides, Problems, Sources, read},
     store::{Home, KeepError, read_json, write_json},
@@ -15,13 +15,18 @@ use crate::{
 /// What is declared: where it is read from, the last good fleet, and what is wrong now.
 #[derive(Debug)]
 pub(super) struct Declared {
-    folders: Vec<PathBuf>,
+    /// What was last taken of the served files.
+    served: Served,
     pub(super) sets: Sets,
     overrides: Overrides,
     history: PathBuf,
     pub(super) good: Good,
     pub(super) problems: Vec<String>,
     read: Option<Digest>,
+    /// What is wrong with what was last read.
+    invalid: Vec<String>,
+    /// Why what was saved since is not read.
+    unrest: Option<String>,
     /// The files that each object of the last good reading stands in.
     files: BTreeMap<Address, Vec<PathBuf>>,
 }
@@ -49,7 +54,7 @@ pub(super) struct Reading {
 
 impl Declared {
     /// Begins with the last good fleet of an earlier daemon.
-    pub(super) fn new(home: &Home, folders: Vec<PathBuf>, overrides: Overrides) -> Self {
+    pub(super) fn new(home: &Home, overrides: Overrides) -> Self {
         let history = home.history().join("fleet.json");
         let good = read_json(&history).unwrap_or_else(|error| {
             tracing::warn!("{}; the manifests are read afresh", chain(&error));
@@ -57,52 +62,76 @@ impl Declared {
         });
         let good = good.unwrap_or_default();
         Self {
-            folders,
+            served: Served::default(),
             sets: Sets::new(home.sets()),
             overrides,
             history,
             good,
             problems: Vec::new(),
             read: None,
+            invalid: Vec::new(),
+            unrest: None,
             files: BTreeMap::new(),
         }
     }
 
-    /// Reads folders and sets afresh.
-    pub(super) fn look(&self) -> Result<Reading, KeepError> {
-        Ok(self.look_with(&self.sets.all()?))
+    /// Takes the texts of the served files, unless they lack something that may be about to be written. Yields whether they are others than
+    /// before.
+    pub(super) fn offer(&mut self, served: Served) -> Result<bool, KeepError> {
+        self.unrest.clone_from(&served.unrest);
+        let Some(sources) =
+            served.sources.as_ref().filter(|_| served.digest != self.served.digest || self.served.sources.is_none())
+        else {
+            return Ok(false);
+        };
+        let is_whole = served.is_settled || self.read.is_none() || {
+            let sets = self.sets.all()?;
+            !self.lacks_anything(&self.parse(&Texts::of(sources, &sets)))
+        };
+        if is_whole {
+            self.served = served;
+        }
+        Ok(is_whole)
     }
 
-    /// Reads the folders afresh, with these sets in the place of what was applied.
+    /// Reads what is served and applied, where it is not what was read last.
+    pub(super) fn refresh(&mut self) -> Result<(), KeepError> {
+        let sets = self.sets.all()?;
+        let Some(sources) = &self.served.sources else { return Ok(()) };
+        let texts = Texts::of(sources, &sets);
+        if self.read != Some(texts.digest) {
+            return self.take(self.parse(&texts));
+        }
+        self.note_problems(self.invalid.clone());
+        Ok(())
+    }
+
+    /// What would be declared with these sets in the place of what was applied.
     pub(super) fn look_with(&self, sets: &BTreeMap<Name, AppliedSet>) -> Reading {
-        let mut sources = Sources::load(&self.folders);
-        for source in sets.values().flat_map(|set| &set.sources) {
-            sources.add_text(&source.path, &source.folder, &source.text);
-        }
-        let deleted: BTreeSet<&Address> = sets.values().flat_map(|set| &set.deleted).collect();
-        let digest = Digest::of(format!("{} {deleted:?}", sources.digest()));
-        let loaded = read(&sources, &self.overrides);
-        let files = loaded.as_ref().map(files).unwrap_or_default();
-        let result = loaded.map(|Loaded { fleet, .. }| without(fleet, &deleted));
-        Reading { digest, result, files }
+        let nothing = Sources::default();
+        self.parse(&Texts::of(self.served.sources.as_deref().unwrap_or(&nothing), sets))
     }
 
-    /// Tells whether the reading lacks a being of the last good fleet: a file may be about to be written.
-    pub(super) fn lacks_a_being(&self, reading: &Reading) -> bool {
-        if self.read == Some(reading.digest) {
-            return false;
-        }
+    fn parse(&self, texts: &Texts<'_>) -> Reading {
+        let loaded = read(&texts.sources, &self.overrides);
+        let files = loaded.as_ref().map(files).unwrap_or_default();
+        let result = loaded.map(|Loaded { fleet, .. }| without(fleet, &texts.deleted));
+        Reading { digest: texts.digest, result, files }
+    }
+
+    /// Tells whether a reading lacks an object of the last good fleet, or anything at all.
+    fn lacks_anything(&self, reading: &Reading) -> bool {
         let Ok(fleet) = &reading.result else { return true };
-        self.good.fleet.beings.keys().any(|name| !fleet.beings.contains_key(name))
+        let there: BTreeSet<Address> = fleet.addresses().collect();
+        self.good.fleet.addresses().any(|address| !there.contains(&address))
     }
 
     /// Takes a reading: a good one becomes the fleet, of a bad one the problems are kept beside the fleet as it was.
-    pub(super) fn take(&mut self, reading: Reading) -> Result<(), KeepError> {
-        self.read = Some(reading.digest);
+    fn take(&mut self, reading: Reading) -> Result<(), KeepError> {
         match reading.result {
-            Err(problems) => self.note_problems(problems.lines()),
+            Err(problems) => self.invalid = problems.lines(),
             Ok(fleet) => {
-                self.note_problems(Vec::new());
+                self.invalid = Vec::new();
                 self.files = reading.files;
                 let generations = generations(&fleet, &self.good.generations);
                 let good = Good { fleet, generations };
@@ -112,7 +141,14 @@ impl Declared {
                 }
             }
         }
+        self.read = Some(reading.digest);
+        self.note_problems(self.invalid.clone());
         Ok(())
+    }
+
+    /// What is wrong now, and why what was saved since is not read.
+    pub(super) fn told(&self) -> Vec<String> {
+        self.problems.iter().chain(&self.unrest).cloned().collect()
     }
 
     /// Keeps what is wrong now, and logs it once.
@@ -146,19 +182,28 @@ impl Declared {
     fn is_declared_in(&self, address: &Address, set: &AppliedSet) -> bool {
         set.sources.iter().any(|source| self.files_of(address).contains(&source.path))
     }
+}
 
-    /// The folders and files that are to be watched.
-    pub(super) fn watched(&self) -> &[PathBuf] {
-        &self.folders
+/// All that is declared, unread.
+struct Texts<'a> {
+    sources: Sources,
+    deleted: BTreeSet<&'a Address>,
+    digest: Digest,
+}
+
+impl<'a> Texts<'a> {
+    fn of(served: &Sources, sets: &'a BTreeMap<Name, AppliedSet>) -> Self {
+        let mut sources = served.clone();
+        for source in sets.values().flat_map(|set| &set.sources) {
+            sources.add_text(&source.path, &source.folder, &source.text);
+        }
+        let deleted: BTreeSet<&Address> = sets.values().flat_map(|set| &set.deleted).collect();
+        let digest = Digest::of(format!("{} {deleted:?}", sources.digest()));
+        Self { sources, deleted, digest }
     }
 }
 
 impl Reading {
-    /// Tells whether nothing changed between two readings.
-    pub(super) fn agrees_with(&self, other: &Self) -> bool {
-        self.digest == other.digest
-    }
-
     /// The objects that a set declares.
     pub(super) fn addresses_of(&self, set: &AppliedSet) -> Vec<Address> {
         let is_declared = |files: &Vec<PathBuf>| set.sources.iter().any(|source| files.contains(&source.path));

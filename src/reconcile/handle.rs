@@ -26,6 +26,7 @@ pub(super) enum Request {
     DeleteSet { set: Name, reply: Reply<Vec<String>> },
     Answer { being: Name, number: u64, word: Word, reply: Reply<()> },
     Consent { surface: Name, answer: String, reply: Reply<()> },
+    Look { reply: Reply<()> },
 }
 
 pub(super) type Reply<T> = oneshot::Sender<Result<T, RequestError>>;
@@ -90,6 +91,11 @@ impl Handle {
     /// Hands over what a person brought from the authorization server of a surface; done once there is a token.
     pub async fn consent(&self, surface: Name, answer: String) -> Result<(), RequestError> {
         self.ask(|reply| Request::Consent { surface, answer, reply }).await
+    }
+
+    /// Reads the served files again, also where they look as they did; done once what changed is in force.
+    pub async fn look_again(&self) -> Result<(), RequestError> {
+        self.ask(|reply| Request::Look { reply }).await
     }
 
     /// Ends the reconciler once all beings are stopped.

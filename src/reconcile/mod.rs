@@ -1,19 +1,24 @@
 //! Converging: what runs is made equal to what is declared, level-triggered (SPEC §11).
 //!
-//! **Flow.** A wake carries no data. Files and applied sets are read afresh, become a fleet or problems; what runs is observed; a plan is
-//! made, judged and carried out; the status is published. One run at a time, on a change, a request, the end of a unit, and every half
-//! minute.
+//! **Flow.** A wake carries no data. Files as they were when they last were at rest, and applied sets, become a fleet or problems; what runs is
+//! observed; a plan is made, judged and carried out; the status is published. One run at a time, on a change, a request, the end of a unit, and
+//! every half minute.
+//!
+//! **Files** are read when two looks at names, sizes, times and inodes, 25 ms apart, agree, and nobody is known to hold one open for writing.
+//! What is away counts as removed, and what does not validate as broken, when nothing changed for a second. Changes are heard of from
+//! the kernel, on every folder and along every link; where it does not tell of them (network file systems, `serve --poll`) they are looked for.
 //!
 //! Children are beings of the fleet too: each being's state says which it made, and a child is declared to be what its parent is, less what
 //! only its parent has. A parent stops after its children.
 //!
 //! **Guarantees.** While anything does not validate, the last good fleet goes on, also after a restart of the daemon. A plan that its judge
-//! finds a fault in is not carried out. What vanished counts as removed only when it is still gone after a second look. A being that stops is
+//! finds a fault in is not carried out. No being is stopped, and no error shown, because a file was away for a moment. A being that stops is
 //! waited for before another process of it starts.
 //!
 //! **Cost.** A run whose texts did not change costs their reading and digests, and a comparison for each object.
 
 mod act;
+mod bells;
 mod consent;
 mod declared;
 mod family;
@@ -22,6 +27,7 @@ mod reconciler;
 mod requests;
 mod sets;
 mod status;
+mod trace;
 mod watch;
 
 pub use crate::runtime::{Answer, Word};

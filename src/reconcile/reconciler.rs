@@ -12,20 +12,12 @@ use tokio::{
     time::MissedTickBehavior,
 };
 
-use super::{
-    Handle, Status,
-    declared::{Declared, Reading},
-    family::Families,
-    handle::Request,
-    requests::Parting,
-    watch::Watch,
-};
+use super::{Handle, Status, declared::Declared, family::Families, handle::Request, requests::Parting, watch::Watched};
 use crate::{
     manifest::{Fleet, Overrides},
     plan::{Born, judge, plan},
     runtime::{Assignment, Failure, Ground, Unit},
-    store::KeepError,
-    vocab::{Address, Name, chain},
+    vocab::{Address, Name, Span, chain},
 };
 
 /// What a reconciler is told at its start.
@@ -35,12 +27,15 @@ pub struct Settings {
     pub folders: Vec<PathBuf>,
     /// What lies over the manifests.
     pub overrides: Overrides,
+    /// How often the folders are looked at, where no event of the file system is to be relied on.
+    pub poll: Option<Span>,
 }
 
 /// The one who converges. It owns every unit of the process.
 pub struct Reconciler {
     pub(super) ground: Arc<Ground>,
     pub(super) declared: Declared,
+    pub(super) watched: Watched,
     pub(super) units: BTreeMap<Name, Unit>,
     /// Beings that are being stopped; nothing of their names is started until they are gone.
     pub(super) leaving: BTreeSet<Name>,
@@ -91,21 +86,19 @@ pub(super) struct Refused {
 const MAX_WAITING_REFUSALS: usize = 16;
 /// How often everything is looked at without a reason.
 const PERIOD: Duration = Duration::from_secs(30);
-/// How long something that vanished gets to come back: an editor may be between two steps.
-const SECOND_LOOK: Duration = Duration::from_millis(250);
-/// How often in a row a reading may differ from the one before.
-const MAX_LOOKS: u32 = 8;
 
 impl Reconciler {
-    /// Makes a reconciler and the handle to it. Nothing is started before [`Reconciler::run`].
+    /// Makes a reconciler and the handle to it, within a runtime. No being is started before [`Reconciler::run`].
     pub fn new(ground: Arc<Ground>, settings: Settings) -> (Self, Handle) {
-        let declared = Declared::new(&ground.home, settings.folders, settings.overrides);
+        let declared = Declared::new(&ground.home, settings.overrides);
+        let watched = Watched::on(settings.folders, settings.poll);
         let families = Families::new(&ground.home);
         let (status, shown) = watch::channel(Arc::new(Status::default()));
         let (handle, requests) = Handle::new(shown);
         let reconciler = Self {
             ground,
             declared,
+            watched,
             units: BTreeMap::new(),
             leaving: BTreeSet::new(),
             departures: JoinSet::new(),
@@ -127,7 +120,10 @@ impl Reconciler {
 
     /// Converges until `handle` says down, then stops every being and what they shared, and ends.
     pub async fn run(mut self, handle: Handle) {
-        let mut changes = self.watch();
+        tokio::select! {
+            () = handle.down.notified() => return,
+            () = self.watched.begun() => drop(self.take_served()),
+        }
         let mut pulling = self.ground.weights.pulling();
         let mut period = tokio::time::interval(PERIOD);
         period.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -135,7 +131,10 @@ impl Reconciler {
             tokio::select! {
                 () = handle.down.notified() => break,
                 Some(request) = self.requests.recv() => self.answer(request).await,
-                Some(()) = changes.recv() => self.converge().await,
+                () = self.watched.changed() => match self.take_served() {
+                    true => self.converge().await,
+                    false => self.publish(),
+                },
                 Some(gone) = self.departures.join_next() => {
                     self.leaving.retain(|name| !gone.as_ref().is_ok_and(|gone| gone == name));
                     self.converge().await;
@@ -159,33 +158,18 @@ impl Reconciler {
         }
     }
 
-    /// A task that tells of changes in what is served. A folder that can't be watched is still looked at each period.
-    fn watch(&self) -> mpsc::Receiver<()> {
-        let (tell, told) = mpsc::channel(1);
-        if self.declared.watched().is_empty() {
-            return told;
-        }
-        match Watch::on(self.declared.watched()) {
-            Ok(mut watch) => drop(tokio::spawn(async move {
-                loop {
-                    watch.changed().await;
-                    if tell.send(()).await.is_err() {
-                        return;
-                    }
-                }
-            })),
-            Err(error) => tracing::warn!("cannot watch the served folders, so they are read every {PERIOD:?}: {error}"),
-        }
-        told
+    /// Takes the served files as they were when they last were at rest. Yields whether they are others than before.
+    pub(super) fn take_served(&mut self) -> bool {
+        let newest = self.watched.newest();
+        self.declared.offer(newest).unwrap_or_else(|error| {
+            self.declared.note_problems(vec![chain(&error)]);
+            false
+        })
     }
 
     /// One run: read, observe, plan, judge, act, publish.
     pub(super) async fn converge(&mut self) {
-        let taken = match self.steady_reading().await {
-            Ok(reading) => self.declared.take(reading),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = taken {
+        if let Err(error) = self.declared.refresh() {
             self.declared.note_problems(vec![chain(&error)]);
         }
         self.gather();
@@ -200,24 +184,6 @@ impl Reconciler {
             self.declared.note_problems(told.collect());
         }
         self.publish();
-    }
-
-    /// Reads what is declared; what lacks a being is read again until two readings agree.
-    async fn steady_reading(&self) -> Result<Reading, KeepError> {
-        let mut reading = self.declared.look()?;
-        for _ in 0..MAX_LOOKS {
-            if !self.declared.lacks_a_being(&reading) {
-                break;
-            }
-            tokio::time::sleep(SECOND_LOOK).await;
-            let again = self.declared.look()?;
-            let agrees = again.agrees_with(&reading);
-            reading = again;
-            if agrees {
-                break;
-            }
-        }
-        Ok(reading)
     }
 
     /// Lets go of units whose task ended by itself, so that they are started again.

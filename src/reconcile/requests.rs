@@ -22,7 +22,14 @@ pub(super) struct Parting {
 impl Reconciler {
     /// Carries a request out; a deletion is answered once its being is gone.
     pub(super) async fn answer(&mut self, request: Request) {
+        if let Request::Apply { .. } | Request::Delete { .. } | Request::DeleteSet { .. } = request {
+            self.catch_up(false).await;
+        }
         match request {
+            Request::Look { reply } => {
+                self.catch_up(true).await;
+                drop(reply.send(Ok(())));
+            }
             Request::Apply { set, content, dry_run, reply } => drop(reply.send(self.apply(&set, &content, dry_run).await)),
             Request::Delete { address, purge, reply } => match self.delete(&address).await {
                 Ok(done) if address.kind == Kind::Being => {
@@ -34,6 +41,14 @@ impl Reconciler {
             Request::DeleteSet { set, reply } => drop(reply.send(self.delete_set(&set).await)),
             Request::Answer { being, number, word, reply } => self.pass_on(&being, number, word, reply),
             Request::Consent { surface, answer, reply } => self.consent(&surface, answer, reply),
+        }
+    }
+
+    /// Makes sure that what was saved before a request is known when it is answered.
+    async fn catch_up(&mut self, is_forced: bool) {
+        self.watched.catch_up(is_forced).await;
+        if self.take_served() {
+            self.converge().await;
         }
     }
 
