@@ -19,7 +19,7 @@ use super::wire::{
     AnswerRequest, ApplyAnswer, ApplyRequest, ConsentRequest, Daemon, DeleteAnswer, DeleteRequest, Refusal, RefusalClass,
     StatusAnswer,
 };
-use crate::reconcile::{Handle, RequestError};
+use crate::reconcile::{Applied, Handle, RequestError};
 
 /// Why the socket can't be opened.
 #[derive(Debug, thiserror::Error)]
@@ -105,7 +105,8 @@ async fn status(State(shared): State<Shared>, Query(wait): Query<Wait>) -> Json<
 async fn apply(State(shared): State<Shared>, Json(request): Json<ApplyRequest>) -> Result<Json<ApplyAnswer>, Refused> {
     let ApplyRequest { set, content, dry_run } = request;
     let applied = shared.handle.apply(set, content, dry_run).await?;
-    Ok(Json(ApplyAnswer { plan: applied.plan, addresses: applied.addresses }))
+    let Applied { plan, addresses } = applied;
+    Ok(Json(ApplyAnswer { is_settled: plan.is_settled(), plan: plan.to_string(), addresses }))
 }
 
 async fn delete(State(shared): State<Shared>, Json(request): Json<DeleteRequest>) -> Result<Json<DeleteAnswer>, Refused> {

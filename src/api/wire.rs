@@ -23,6 +23,8 @@ pub struct ApplyRequest {
 pub struct ApplyAnswer {
     /// The plan as people read it.
     pub plan: String,
+    /// Whether nothing changes and nothing is refused.
+    pub is_settled: bool,
     /// The objects of the set.
     pub addresses: Vec<Address>,
 }

@@ -29,13 +29,17 @@ const LOOK: Duration = Duration::from_millis(25);
 
 /// Shows what applying would change.
 pub(super) async fn plan(context: &Context, arguments: &Plan) -> Result<(), Failure> {
-    show_plan(context, &arguments.files, arguments.set.as_ref()).await
+    let is_settled = show_plan(context, &arguments.files, arguments.set.as_ref()).await?;
+    match arguments.exit_code && !is_settled {
+        true => Err(Failure::new(Class::Differs, "something would change")),
+        false => Ok(()),
+    }
 }
 
 /// Applies manifests and waits until what runs is as declared.
 pub(super) async fn apply(context: &Context, arguments: &Apply) -> Result<(), Failure> {
     if arguments.dry_run {
-        return show_plan(context, &arguments.files, arguments.set.as_ref()).await;
+        return show_plan(context, &arguments.files, arguments.set.as_ref()).await.map(drop);
     }
     let (sources, _) = context.read(&arguments.files.files, &context.overrides())?;
     let home = context.home()?;
@@ -60,17 +64,23 @@ pub(super) async fn apply(context: &Context, arguments: &Apply) -> Result<(), Fa
     }
 }
 
-/// What a daemon would do with the files; without a daemon, what would be done with the states that are there.
-async fn show_plan(context: &Context, files: &Files, set: Option<&Name>) -> Result<(), Failure> {
+/// Shows what a daemon would do with the files; without a daemon, what would be done with the states that are there. Tells whether
+/// nothing would change.
+async fn show_plan(context: &Context, files: &Files, set: Option<&Name>) -> Result<bool, Failure> {
     let (sources, loaded) = context.read(&files.files, &context.overrides())?;
-    let text = match context.client()? {
+    let (text, is_settled) = match context.client()? {
         Some(client) => {
             let request = request(&sources, &files.files, set, true);
-            client.apply(&request).await.map_err(|error| asked(&error))?.plan
+            let answer = client.apply(&request).await.map_err(|error| asked(&error))?;
+            (answer.plan, answer.is_settled)
         }
-        None => compare(&loaded.fleet, &at_rest(context, &loaded.fleet)?).to_string(),
+        None => {
+            let plan = compare(&loaded.fleet, &at_rest(context, &loaded.fleet)?);
+            (plan.to_string(), plan.is_settled())
+        }
     };
-    print(&format!("{}\n", text.trim_end()))
+    print(&format!("{}\n", text.trim_end()))?;
+    Ok(is_settled)
 }
 
 /// What is observed while no daemon runs: states, and nothing that animates them.

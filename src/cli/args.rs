@@ -20,7 +20,7 @@ pub(super) struct Cli {
     pub verb: Verb,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done, 2 configuration, 3 upstream (model, MCP), 4 state or I/O, 5 tool or runtime.
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 something differs (only with --exit-code), 2 configuration, 3 upstream (model, MCP), 4 state or I/O, 5 tool or runtime.
 
 Examples:
   singularity apply -f examples/hello.toml    start what a manifest declares
@@ -35,7 +35,9 @@ pub(super) enum Verb {
     #[command(after_help = "Examples:\n  singularity validate -f manifests/\n  cat being.toml | singularity validate -f -")]
     Validate(Files),
     /// Show what `apply` would change, as a diff, and change nothing.
-    #[command(after_help = "Example:\n  singularity plan -f manifests/")]
+    #[command(
+        after_help = "Examples:\n  singularity plan -f manifests/\n  singularity plan -f manifests/ --exit-code || echo \"something would change\""
+    )]
     Plan(Plan),
     /// Make what runs equal to what is declared; starts the daemon where none runs.
     #[command(
@@ -148,6 +150,9 @@ pub(super) struct Plan {
     /// The name of the set; without it that of the first file or folder.
     #[arg(long, value_name = "NAME")]
     pub set: Option<Name>,
+    /// Exit with 1 when something would change or is refused, with 0 when nothing would.
+    #[arg(long)]
+    pub exit_code: bool,
 }
 
 /// Arguments of `apply`.

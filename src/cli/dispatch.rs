@@ -24,9 +24,10 @@ pub fn main() -> ExitCode {
     }
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) if failure.class == Class::ReaderGone => ExitCode::SUCCESS,
         Err(failure) => {
-            drop(writeln!(std::io::stderr(), "{failure}"));
+            if !failure.is_silent() {
+                drop(writeln!(std::io::stderr(), "{failure}"));
+            }
             ExitCode::from(failure.code())
         }
     }

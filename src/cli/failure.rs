@@ -18,6 +18,8 @@ pub(super) enum Class {
     Upstream,
     State,
     Runtime,
+    /// What was asked about differs, as the output says: no failure, and nothing more is said.
+    Differs,
     /// Whoever read our output had enough: no failure, and nothing is said.
     ReaderGone,
 }
@@ -43,6 +45,11 @@ impl Failure {
         self
     }
 
+    /// Tells whether there is nothing to say beside what was printed.
+    pub(super) const fn is_silent(&self) -> bool {
+        matches!(self.class, Class::Differs | Class::ReaderGone)
+    }
+
     /// The exit code of SPEC §12.
     pub(super) const fn code(&self) -> u8 {
         match self.class {
@@ -50,6 +57,7 @@ impl Failure {
             Class::Upstream => 3,
             Class::State => 4,
             Class::Runtime => 5,
+            Class::Differs => 1,
             Class::ReaderGone => 0,
         }
     }
@@ -61,7 +69,7 @@ impl Class {
             Self::Configuration => "configuration",
             Self::Upstream => "upstream",
             Self::State => "state",
-            Self::Runtime | Self::ReaderGone => "runtime",
+            Self::Runtime | Self::Differs | Self::ReaderGone => "runtime",
         }
     }
 }

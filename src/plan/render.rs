@@ -55,6 +55,9 @@ impl fmt::Display for Summary {
 /// The plan as a diff: `+` to create, `~` to change, `-` to stop, `!` refused; what is kept is left out.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_settled() {
+            return f.write_str("nothing changes");
+        }
         for (at, step) in &self.steps {
             line(f, at, step)?;
         }

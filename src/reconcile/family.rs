@@ -72,15 +72,16 @@ impl Families {
 }
 
 impl Reconciler {
-    /// The fleet with the children of its beings, as far as their states were read.
-    pub(super) fn with_known_children(&self, fleet: Fleet) -> Fleet {
-        with_children(fleet, |name| self.families.living(name))
-    }
-
     /// Looks at every being's state, and makes the fleet anew that is to run: what is declared, and all children of it.
     pub(super) fn gather(&mut self) {
         let declared = self.declared.good.fleet.clone();
-        self.fleet = with_children(declared, |name| {
+        self.fleet = self.with_families(declared);
+        self.families.forget_told(&self.ground.home);
+    }
+
+    /// A fleet with all children of its beings. Every state is looked at: what was born is known afterwards.
+    pub(super) fn with_families(&mut self, fleet: Fleet) -> Fleet {
+        with_children(fleet, |name| {
             self.look_at_birth(name);
             let living = self.families.living(name);
             let dir = self.dir_of(name);
@@ -89,8 +90,7 @@ impl Reconciler {
                 self.families.dirs.insert(name, child_dir(&dir, child));
             }
             living
-        });
-        self.families.forget_told(&self.ground.home);
+        })
     }
 
     /// Remembers what a being was born with, which never changes, and the children that it made.

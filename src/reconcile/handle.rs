@@ -5,6 +5,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use super::{AppliedSet, Status};
 use crate::{
     manifest::Problems,
+    plan::Plan,
     runtime::Word,
     store::KeepError,
     vocab::{Address, Name},
@@ -34,8 +35,8 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, RequestError>>;
 /// What applying a set changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
-    /// The plan as people read it.
-    pub plan: String,
+    /// What is done with each address.
+    pub plan: Plan,
     /// The objects of the set.
     pub addresses: Vec<Address>,
 }

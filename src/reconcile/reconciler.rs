@@ -127,6 +127,9 @@ impl Reconciler {
         let mut pulling = self.ground.weights.pulling();
         let mut period = tokio::time::interval(PERIOD);
         period.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // A plan compares with what runs, so what is declared runs again before the first request is answered.
+        period.tick().await;
+        self.converge().await;
         loop {
             tokio::select! {
                 () = handle.down.notified() => break,

@@ -62,10 +62,10 @@ impl Reconciler {
         }
         let reading = self.declared.look_with(&sets);
         let addresses = reading.addresses_of(content);
-        let fleet = self.with_known_children(reading.result.map_err(RequestError::Invalid)?);
+        let fleet = self.with_families(reading.result.map_err(RequestError::Invalid)?);
         let plan = plan(&fleet, &self.observe());
         if dry_run {
-            return Ok(Applied { plan: plan.to_string(), addresses });
+            return Ok(Applied { plan, addresses });
         }
         self.declared.sets.put(set, content)?;
         for address in &addresses {
@@ -73,7 +73,7 @@ impl Reconciler {
         }
         self.converge().await;
         match self.declared.problems.is_empty() {
-            true => Ok(Applied { plan: plan.to_string(), addresses }),
+            true => Ok(Applied { plan, addresses }),
             false => Err(RequestError::Refused(self.declared.problems.join("\n"))),
         }
     }
