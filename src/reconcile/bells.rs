@@ -209,6 +209,7 @@ impl Trail {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests prepare files as anyone could")]
 mod tests {
     use std::{fs, os::unix::fs::symlink};
 
