@@ -2,8 +2,12 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-use super::decide::Decide;
-use super::questions::{Answer, Approve, Deny, Questions};
+use super::{
+    decide::Decide,
+    las::Las,
+    questions::{Answer, Approve, Deny, Questions},
+    state::State,
+};
 use crate::{
     manifest::{SETTINGS, Variables},
     vocab::{Address, Name, Span},
@@ -345,96 +349,6 @@ pub(super) struct Explain {
     pub path: String,
 }
 
-/// What to do about a being's state, which nobody may be animating meanwhile.
-#[derive(Debug, Subcommand)]
-pub(super) enum State {
-    /// Read every record and tell what is whole. Changes nothing.
-    #[command(after_help = "Exit code 4 says that something is damaged.
-
-Examples:
-  singularity state verify ada
-  singularity state verify --state-dir backup/ada -o json")]
-    Verify(VerifyState),
-    /// Keep what is whole of a damaged life. The damaged one is kept too, beside it, byte for byte.
-    #[command(after_help = "Examples:
-  singularity state repair ada          tell what would be kept and what lost
-  singularity state repair ada --yes    do it")]
-    Repair(ChangeState),
-    /// Write a whole life into one file, to keep or to move.
-    #[command(
-        after_help = "The file is a compressed tar archive; `tar -tzf` lists it. It holds all that the being said and was told.
-
-Examples:
-  singularity state export ada -o ada.tar.gz
-  singularity state export ada | ssh other singularity state import - ada"
-    )]
-    Export(ExportState),
-    /// Put the life of an export where there is none.
-    #[command(after_help = "Examples:
-  singularity state import ada.tar.gz ada
-  singularity state import ada.tar.gz --state-dir backup/ada")]
-    Import(ImportState),
-    /// Accept a `state.json` that was edited by hand: the being is what it says from then on.
-    #[command(after_help = "Examples:
-  singularity state adopt ada          show what the edit changes
-  singularity state adopt ada --yes    accept it")]
-    Adopt(ChangeState),
-}
-
-/// Whose state.
-#[derive(Debug, Args)]
-pub(super) struct Whose {
-    /// The being, such as `being/ada` or `ada`.
-    #[arg(required_unless_present = "state_dir", conflicts_with = "state_dir")]
-    pub being: Option<String>,
-    /// A state directory in the place of a being of the home.
-    #[arg(long, value_name = "DIR")]
-    pub state_dir: Option<PathBuf>,
-}
-
-/// Arguments of `state verify`.
-#[derive(Debug, Args)]
-pub(super) struct VerifyState {
-    #[command(flatten)]
-    pub whose: Whose,
-    /// `table` for people, `json` for programs.
-    #[arg(short = 'o', long = "output", value_enum, default_value_t = Format::Table)]
-    pub output: Format,
-}
-
-/// Arguments of what changes a state, with consent.
-#[derive(Debug, Args)]
-pub(super) struct ChangeState {
-    #[command(flatten)]
-    pub whose: Whose,
-    /// Do it, whatever is told to be lost or changed.
-    #[arg(long)]
-    pub yes: bool,
-}
-
-/// Arguments of `state export`.
-#[derive(Debug, Args)]
-pub(super) struct ExportState {
-    #[command(flatten)]
-    pub whose: Whose,
-    /// The file to make; without it standard output, unless that is a terminal.
-    #[arg(short = 'o', long = "output", value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// Export a damaged life too, as it is.
-    #[arg(long)]
-    pub damaged: bool,
-}
-
-/// Arguments of `state import`.
-#[derive(Debug, Args)]
-pub(super) struct ImportState {
-    /// The archive, or `-` for standard input.
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
-    #[command(flatten)]
-    pub whose: Whose,
-}
-
 /// What to do about the embedded model.
 #[derive(Debug, Subcommand)]
 pub(super) enum Model {
@@ -448,29 +362,6 @@ pub(super) enum Model {
 #[derive(Debug, Args)]
 pub(super) struct Completion {
     pub shell: clap_complete::Shell,
-}
-
-/// Arguments of `las`.
-#[derive(Debug, Args)]
-pub(super) struct Las {
-    /// A manifest, a folder of manifests, or `-` for standard input (with --http). May be given more than once.
-    #[arg(short = 'f', long = "file", value_name = "PATH")]
-    pub files: Vec<PathBuf>,
-    /// Listen here for streamable HTTP, at the path /mcp, in the place of speaking on standard input and output. Prints the URL.
-    #[arg(long, value_name = "ADDRESS", requires = "files")]
-    pub http: Option<std::net::SocketAddr>,
-    /// A file that holds the bearer which callers must show; needed where other machines can reach the address.
-    #[arg(long, value_name = "FILE", requires = "http")]
-    pub bearer_file: Option<PathBuf>,
-    /// Keep the names of the servers' tools, without `<surface>__` before them. Two that are the same are an error.
-    #[arg(long, requires = "files")]
-    pub no_prefix: bool,
-    /// Globs over surfaces: join these alone. Over `LAS_ONLY`.
-    #[arg(long, value_name = "GLOB", value_delimiter = ',', requires = "files")]
-    pub only: Vec<String>,
-    /// Globs over surfaces: join all but these. Over `LAS_SKIP`.
-    #[arg(long, value_name = "GLOB", value_delimiter = ',', requires = "files")]
-    pub skip: Vec<String>,
 }
 
 /// Arguments of the supervisor mode.

@@ -1,7 +1,9 @@
+use std::path::PathBuf;
+
+use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{
-    args::Las,
     context::{Context, print, say},
     failure::{Class, Failure},
 };
@@ -9,6 +11,29 @@ use crate::{
     manifest::{SurfaceSpec, TransportSpec},
     surface::las::{self, Door, StandError, Standing},
 };
+
+/// Arguments of `las`.
+#[derive(Debug, Args)]
+pub(super) struct Las {
+    /// A manifest, a folder of manifests, or `-` for standard input (with --http). May be given more than once.
+    #[arg(short = 'f', long = "file", value_name = "PATH")]
+    pub files: Vec<PathBuf>,
+    /// Listen here for streamable HTTP, at the path /mcp, in the place of speaking on standard input and output. Prints the URL.
+    #[arg(long, value_name = "ADDRESS", requires = "files")]
+    pub http: Option<std::net::SocketAddr>,
+    /// A file that holds the bearer which callers must show; needed where other machines can reach the address.
+    #[arg(long, value_name = "FILE", requires = "http")]
+    pub bearer_file: Option<PathBuf>,
+    /// Keep the names of the servers' tools, without `<surface>__` before them. Two that are the same are an error.
+    #[arg(long, requires = "files")]
+    pub no_prefix: bool,
+    /// Globs over surfaces: join these alone. Over `LAS_ONLY`.
+    #[arg(long, value_name = "GLOB", value_delimiter = ',', requires = "files")]
+    pub only: Vec<String>,
+    /// Globs over surfaces: join all but these. Over `LAS_SKIP`.
+    #[arg(long, value_name = "GLOB", value_delimiter = ',', requires = "files")]
+    pub skip: Vec<String>,
+}
 
 /// Runs as Las: told by a daemon what to join, or standing alone in front of what manifests declare.
 pub(super) async fn las(context: &Context, arguments: Las) -> Result<(), Failure> {

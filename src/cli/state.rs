@@ -4,10 +4,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::{
-    args::{ChangeState, ExportState, Format, ImportState, State, VerifyState, Whose},
+    args::Format,
     context::{Context, print, say},
     failure::{Class, Failure},
     logs::being,
@@ -16,6 +17,96 @@ use crate::{
     runtime::Clock,
     store::{self, CommitLog, Damage, Done, Lost, RescueError, Sight, StoreError, Survey},
 };
+
+/// What to do about a being's state, which nobody may be animating meanwhile.
+#[derive(Debug, Subcommand)]
+pub(super) enum State {
+    /// Read every record and tell what is whole. Changes nothing.
+    #[command(after_help = "Exit code 4 says that something is damaged.
+
+Examples:
+  singularity state verify ada
+  singularity state verify --state-dir backup/ada -o json")]
+    Verify(VerifyState),
+    /// Keep what is whole of a damaged life. The damaged one is kept too, beside it, byte for byte.
+    #[command(after_help = "Examples:
+  singularity state repair ada          tell what would be kept and what lost
+  singularity state repair ada --yes    do it")]
+    Repair(ChangeState),
+    /// Write a whole life into one file, to keep or to move.
+    #[command(
+        after_help = "The file is a compressed tar archive; `tar -tzf` lists it. It holds all that the being said and was told.
+
+Examples:
+  singularity state export ada -o ada.tar.gz
+  singularity state export ada | ssh other singularity state import - ada"
+    )]
+    Export(ExportState),
+    /// Put the life of an export where there is none.
+    #[command(after_help = "Examples:
+  singularity state import ada.tar.gz ada
+  singularity state import ada.tar.gz --state-dir backup/ada")]
+    Import(ImportState),
+    /// Accept a `state.json` that was edited by hand: the being is what it says from then on.
+    #[command(after_help = "Examples:
+  singularity state adopt ada          show what the edit changes
+  singularity state adopt ada --yes    accept it")]
+    Adopt(ChangeState),
+}
+
+/// Whose state.
+#[derive(Debug, Args)]
+pub(super) struct Whose {
+    /// The being, such as `being/ada` or `ada`.
+    #[arg(required_unless_present = "state_dir", conflicts_with = "state_dir")]
+    pub being: Option<String>,
+    /// A state directory in the place of a being of the home.
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+}
+
+/// Arguments of `state verify`.
+#[derive(Debug, Args)]
+pub(super) struct VerifyState {
+    #[command(flatten)]
+    pub whose: Whose,
+    /// `table` for people, `json` for programs.
+    #[arg(short = 'o', long = "output", value_enum, default_value_t = Format::Table)]
+    pub output: Format,
+}
+
+/// Arguments of what changes a state, with consent.
+#[derive(Debug, Args)]
+pub(super) struct ChangeState {
+    #[command(flatten)]
+    pub whose: Whose,
+    /// Do it, whatever is told to be lost or changed.
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// Arguments of `state export`.
+#[derive(Debug, Args)]
+pub(super) struct ExportState {
+    #[command(flatten)]
+    pub whose: Whose,
+    /// The file to make; without it standard output, unless that is a terminal.
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Export a damaged life too, as it is.
+    #[arg(long)]
+    pub damaged: bool,
+}
+
+/// Arguments of `state import`.
+#[derive(Debug, Args)]
+pub(super) struct ImportState {
+    /// The archive, or `-` for standard input.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub whose: Whose,
+}
 
 /// Looks at a being's state, or changes it.
 pub(super) fn state(context: &Context, verb: &State) -> Result<(), Failure> {
