@@ -15,6 +15,8 @@ fn the_help_of_every_verb_is_as_it_was_reviewed() {
         "describe",
         "logs",
         "delete",
+        "pause",
+        "resume",
         "down",
         "run",
         "once",

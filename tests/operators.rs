@@ -1,11 +1,16 @@
 //! What an operator does to a fleet that lives: plans that programs can ask, pauses, history, freezes, and the record of who did what.
 
+#![expect(clippy::indexing_slicing, clippy::expect_used, reason = "a test may fail")]
+
 #[cfg(test)]
 mod support;
 
+use std::{fs, os::unix::fs::MetadataExt as _};
+
+use serde_json::{Value, json};
 use support::{
     Home, PATIENT, SOON,
-    openai::{Reply, Server},
+    openai::{Reply, Seen, Server},
     wait_until,
 };
 
@@ -76,4 +81,165 @@ fn an_apply_knows_what_lives_already_also_right_after_the_daemon_started() {
     home.write("ada.toml", &fleet(&server, "budget = { starting = \"99\" }"));
     let refused = home.run(&["plan", "-f", "ada.toml"]).ok().stdout;
     assert!(refused.contains("! being/ada  `budget.starting` cannot change after birth"), "{refused}");
+}
+
+/// One being's row of `get -o json`.
+fn row(home: &Home, name: &str) -> Value {
+    let listed = home.run(&["get", "beings", "-o", "json"]).ok().json();
+    let items = listed["items"].as_array().cloned().unwrap_or_default();
+    items.into_iter().find(|item| item["address"] == format!("being/{name}")).unwrap_or_default()
+}
+
+fn activity(home: &Home, name: &str) -> String {
+    row(home, name)["being"]["activity"].as_str().unwrap_or_default().to_owned()
+}
+
+fn wait_until_held(home: &Home, name: &str) {
+    wait_until(SOON, "the being is held", || activity(home, name).starts_with("paused by uid"));
+}
+
+fn my_uid() -> u32 {
+    fs::metadata("/proc/self").expect("procfs").uid()
+}
+
+#[test]
+fn a_paused_being_asks_no_model_through_restarts_until_it_is_resumed() {
+    let (home, server) = (Home::new(), chatty());
+    home.write("ada.toml", &fleet(&server, ""));
+    home.run_within(PATIENT, &["apply", "-f", "ada.toml"]).ok();
+    server.wait_for(2, PATIENT);
+    let said = home.run(&["pause", "being/ada", "--reason", "it spends too much"]).ok();
+    assert!(said.stderr.contains("being/ada is paused"), "{}", said.stderr);
+    wait_until_held(&home, "ada");
+    let asked = server.seen().len();
+    let paused = row(&home, "ada")["being"]["paused"].clone();
+    assert_eq!((&paused["uid"], &paused["because"]), (&json!(my_uid()), &json!("it spends too much")));
+    let again = home.run(&["pause", "ada", "--reason", "another"]).ok();
+    assert!(again.stderr.contains("paused already") && again.stderr.contains("it spends too much"), "{}", again.stderr);
+
+    home.daemon().expect("a daemon").kill();
+    wait_until(SOON, "the daemon is gone", || home.daemon().is_none());
+    let _daemon = home.spawn(&["serve"]);
+    wait_until_held(&home, "ada");
+    assert_eq!(row(&home, "ada")["being"]["paused"], paused, "who, when and why outlive the daemon");
+    let told = home.run(&["describe", "being/ada"]).ok().stdout;
+    assert!(told.contains(&format!("paused by uid {} since ", my_uid())) && told.contains("it spends too much"), "{told}");
+    home.run_within(PATIENT, &["apply", "-f", "ada.toml"]).ok();
+    assert_eq!(server.seen().len(), asked, "no model was asked while it was paused");
+
+    home.run(&["resume", "ada"]).ok();
+    server.wait_for(asked + 2, SOON);
+    assert_eq!(row(&home, "ada")["being"]["paused"], Value::Null);
+}
+
+/// A server whose tool `slow` answers once there is a file.
+const SLOW: &str = r#"
+import json, os, sys, time
+def say(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+for line in sys.stdin:
+    asked = json.loads(line)
+    method, id = asked.get("method"), asked.get("id")
+    if method == "initialize":
+        info = {"name": "door", "version": "1"}
+        say(id=id, result={"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info})
+    elif method == "tools/list":
+        say(id=id, result={"tools": [{"name": "slow", "inputSchema": {"type": "object"}}]})
+    elif method == "tools/call":
+        while not os.path.exists(sys.argv[1]):
+            time.sleep(0.01)
+        say(id=id, result={"content": [{"type": "text", "text": "done"}]})
+    elif id is not None:
+        say(id=id, error={"code": -32601, "message": "method not found"})
+"#;
+
+/// A being that was paused while the first of two calls of a round was under way, and is held by now.
+fn held_between_two_rounds() -> (Home, Server) {
+    let home = Home::new();
+    let server = Server::start(|seen: &Seen| match seen.said_by("tool").len() {
+        0 => Reply::calls(&[
+            ("one", "door__slow", json!({})),
+            ("two", "singularity_memory_remember", json!({ "kind": "note", "text": "second" })),
+        ]),
+        _ => Reply::say("well"),
+    });
+    let (script, go) = (home.write("door.py", SLOW), home.around().join("go"));
+    let door = format!(
+        "cycle = {{ every = \"1h\" }}\n[surface.door]\ncommand = [\"python3\", {:?}, {:?}]",
+        script.display().to_string(),
+        go.display().to_string()
+    );
+    home.write("ada.toml", &fleet(&server, &door).replace("cycle = { every = \"50ms\" }\n", ""));
+    home.run_within(PATIENT, &["apply", "-f", "ada.toml"]).ok();
+    wait_until(PATIENT, "the first call", || !home.events("ada", "tool_started").is_empty());
+    home.run(&["pause", "ada"]).ok();
+    assert!(activity(&home, "ada").contains("door__slow"), "what is under way is not taken away");
+    home.write("go", "");
+    wait_until_held(&home, "ada");
+    (home, server)
+}
+
+#[test]
+fn a_pause_waits_for_the_calls_of_a_round_and_holds_before_the_next_model_call() {
+    let (home, server) = held_between_two_rounds();
+    assert_eq!(home.events("ada", "tool_finished").len(), 2, "the round was finished");
+    assert_eq!(server.seen().len(), 1, "and no model was asked after it");
+    home.run(&["resume", "ada"]).ok();
+    server.wait_for(2, SOON);
+    assert_eq!(server.seen()[1].said_by("tool").len(), 2);
+    assert_eq!(home.events("ada", "cycle_started").len(), 1, "it goes on in its cycle");
+}
+
+#[test]
+fn a_being_that_is_held_in_its_cycle_can_be_stopped_and_is_held_still_when_it_lives_again() {
+    let (home, server) = held_between_two_rounds();
+    home.run(&["down"]).ok();
+    assert_eq!(home.state("ada")["status"], "stopped");
+    home.run_within(PATIENT, &["apply", "-f", "ada.toml"]).ok();
+    wait_until_held(&home, "ada");
+    assert_eq!(server.seen().len(), 1);
+    home.run(&["resume", "--all"]).ok();
+    server.wait_for(2, SOON);
+}
+
+#[test]
+fn what_a_manifest_pauses_is_not_resumed_and_its_place_is_told() {
+    let (home, server) = (Home::new(), chatty());
+    home.write("ada.toml", &fleet(&server, "paused = true"));
+    home.run_within(PATIENT, &["apply", "-f", "ada.toml"]).ok();
+    let told = |said: &str| said.contains("ada.toml`") && said.contains("set `paused = false` there");
+    let refused = home.run(&["resume", "ada"]);
+    assert!(refused.code() == 2 && told(&refused.stderr), "{}", refused.stderr);
+    home.run(&["pause", "ada"]).ok();
+    let still = home.run(&["resume", "ada"]).ok();
+    assert!(told(&still.stderr), "{}", still.stderr);
+    assert_eq!(activity(&home, "ada"), "paused by its manifest");
+    assert!(server.seen().is_empty());
+}
+
+#[test]
+fn beings_are_paused_by_their_labels_and_a_choice_that_means_nobody_is_refused() {
+    let (home, server) = (Home::new(), chatty());
+    let others = "[being.bob]\nmodel = \"scripted\"\nlabels = { team = \"shop\" }\n[being.cy]\nmodel = \"scripted\"\nlabels = { team = \"lab\" }";
+    home.write("ada.toml", &fleet(&server, others));
+    home.run_within(PATIENT, &["apply", "-f", "ada.toml"]).ok();
+    home.run(&["pause", "-l", "team=lab"]).ok();
+    let paused = || {
+        let names = ["ada", "bob", "cy"].into_iter();
+        names.filter(|name| row(&home, name)["being"]["paused"].is_object()).collect::<Vec<_>>()
+    };
+    wait_until(SOON, "the pauses are in force", || paused() == ["ada", "cy"]);
+    for (args, says) in [
+        (&["pause", "-l", "team=none"][..], "no being has the labels team=none"),
+        (&["pause", "ada", "nobody"], "no such being: being/nobody"),
+        (&["resume", "surface/door"], "only beings"),
+    ] {
+        let refused = home.run(args);
+        assert!(refused.code() == 2 && refused.stderr.contains(says), "{}", refused.stderr);
+    }
+    assert_eq!(home.run(&["pause"]).code(), 2, "a choice is needed");
+    home.run(&["pause", "--all"]).ok();
+    wait_until(SOON, "the pauses are in force", || paused().len() == 3);
+    home.run(&["resume", "--all"]).ok();
+    wait_until(SOON, "nobody is paused", || paused().is_empty());
 }

@@ -3,7 +3,10 @@ use std::{io, path::Path, time::Duration};
 use reqwest::StatusCode;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::wire::{AnswerRequest, ApplyAnswer, ApplyRequest, ConsentRequest, DeleteAnswer, DeleteRequest, Refusal, StatusAnswer};
+use super::wire::{
+    AnswerRequest, ApplyAnswer, ApplyRequest, ConsentRequest, DeleteRequest, Done, PauseRequest, Refusal, ResumeRequest,
+    StatusAnswer,
+};
 
 /// A connection to a home's daemon over its unix socket.
 #[derive(Debug, Clone)]
@@ -49,8 +52,18 @@ impl Client {
     }
 
     /// Takes an object or a set away.
-    pub async fn delete(&self, request: &DeleteRequest) -> Result<DeleteAnswer, AskError> {
+    pub async fn delete(&self, request: &DeleteRequest) -> Result<Done, AskError> {
         self.post("delete", request).await
+    }
+
+    /// Pauses beings; done once it is durable.
+    pub async fn pause(&self, request: &PauseRequest) -> Result<Done, AskError> {
+        self.post("pause", request).await
+    }
+
+    /// Resumes beings.
+    pub async fn resume(&self, request: &ResumeRequest) -> Result<Done, AskError> {
+        self.post("resume", request).await
     }
 
     /// Answers a question of a being; done once the being has it durably.

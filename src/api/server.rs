@@ -7,19 +7,23 @@ use std::{
 
 use axum::{
     Json, Router,
-    extract::{DefaultBodyLimit, Query, State},
+    extract::{ConnectInfo, DefaultBodyLimit, Query, State, connect_info::Connected},
     http::StatusCode,
     response::{IntoResponse, Response},
     routing::{get, post},
+    serve::IncomingStream,
 };
 use serde::Deserialize;
 use tokio::net::UnixListener;
 
 use super::wire::{
-    AnswerRequest, ApplyAnswer, ApplyRequest, ConsentRequest, Daemon, DeleteAnswer, DeleteRequest, Refusal, RefusalClass,
-    StatusAnswer,
+    AnswerRequest, ApplyAnswer, ApplyRequest, ConsentRequest, Daemon, DeleteRequest, Done, PauseRequest, Refusal, RefusalClass,
+    ResumeRequest, StatusAnswer,
 };
-use crate::reconcile::{Applied, Handle, RequestError};
+use crate::{
+    reconcile::{Applied, Handle, RequestError},
+    vocab::Operator,
+};
 
 /// Why the socket can't be opened.
 #[derive(Debug, thiserror::Error)]
@@ -78,12 +82,32 @@ pub async fn serve(
         .route("/v1/status", get(status))
         .route("/v1/apply", post(apply))
         .route("/v1/delete", post(delete))
+        .route("/v1/pause", post(pause))
+        .route("/v1/resume", post(resume))
         .route("/v1/answer", post(answer))
         .route("/v1/consent", post(consent))
         .route("/v1/down", post(down))
         .layer(DefaultBodyLimit::max(MAX_REQUEST_BYTES))
         .with_state(Shared { handle, daemon });
-    axum::serve(listener, router).with_graceful_shutdown(ends).await
+    let service = router.into_make_service_with_connect_info::<Peer>();
+    axum::serve(listener, service).with_graceful_shutdown(ends).await
+}
+
+/// Who is at the other end of a connection, if the kernel says so.
+#[derive(Debug, Clone, Copy)]
+struct Peer(Option<Operator>);
+
+impl Connected<IncomingStream<'_, UnixListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+        Self(stream.io().peer_cred().ok().map(|peer| Operator { uid: peer.uid() }))
+    }
+}
+
+impl Peer {
+    fn operator(self) -> Result<Operator, RequestError> {
+        let unknown = || RequestError::Refused("the system does not say who asks, so nothing is done".to_owned());
+        self.0.ok_or_else(unknown)
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -109,12 +133,25 @@ async fn apply(State(shared): State<Shared>, Json(request): Json<ApplyRequest>) 
     Ok(Json(ApplyAnswer { is_settled: plan.is_settled(), plan: plan.to_string(), addresses }))
 }
 
-async fn delete(State(shared): State<Shared>, Json(request): Json<DeleteRequest>) -> Result<Json<DeleteAnswer>, Refused> {
+async fn delete(State(shared): State<Shared>, Json(request): Json<DeleteRequest>) -> Result<Json<Done>, Refused> {
     let done = match request {
         DeleteRequest::Object { address, purge } => shared.handle.delete(address, purge).await?,
         DeleteRequest::Set { set } => shared.handle.delete_set(set).await?,
     };
-    Ok(Json(DeleteAnswer { done }))
+    Ok(Json(Done { done }))
+}
+
+async fn pause(
+    State(shared): State<Shared>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    Json(request): Json<PauseRequest>,
+) -> Result<Json<Done>, Refused> {
+    let PauseRequest { whom, reason } = request;
+    Ok(Json(Done { done: shared.handle.pause(whom, peer.operator()?, reason).await? }))
+}
+
+async fn resume(State(shared): State<Shared>, Json(request): Json<ResumeRequest>) -> Result<Json<Done>, Refused> {
+    Ok(Json(Done { done: shared.handle.resume(request.whom).await? }))
 }
 
 async fn answer(State(shared): State<Shared>, Json(request): Json<AnswerRequest>) -> Result<Json<()>, Refused> {

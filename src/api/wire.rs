@@ -3,8 +3,8 @@ use std::{fmt, path::PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    reconcile::{AppliedSet, Status, Word},
-    vocab::{Address, Name},
+    reconcile::{AppliedSet, Status, Whom, Word},
+    vocab::{Address, Name, Reason},
 };
 
 /// Asks that a set of manifests be applied, in the place of what had its name.
@@ -61,10 +61,25 @@ impl fmt::Debug for ConsentRequest {
     }
 }
 
-/// What was taken away.
+/// Asks that beings ask no model until they are resumed.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct DeleteAnswer {
+pub struct PauseRequest {
+    pub whom: Whom,
+    pub reason: Option<Reason>,
+}
+
+/// Asks that beings that were paused go on.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResumeRequest {
+    pub whom: Whom,
+}
+
+/// What was done.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Done {
     /// Sentences for people.
     pub done: Vec<String>,
 }

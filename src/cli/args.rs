@@ -5,6 +5,7 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, V
 use super::{
     decide::Decide,
     las::Las,
+    operate::Operate,
     questions::{Answer, Approve, Deny, Questions},
     state::State,
 };
@@ -74,6 +75,8 @@ Examples:
         after_help = "Examples:\n  singularity delete being/ada\n  singularity delete being/ada --purge\n  singularity delete -f being.toml"
     )]
     Delete(Delete),
+    #[command(flatten)]
+    Operate(Operate),
     /// Stop the daemon and all its beings. Their state stays.
     Down(Down),
     /// Run one being in the foreground until it is stopped or has nothing left to do.

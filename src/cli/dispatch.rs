@@ -9,7 +9,7 @@ use super::{
     context::Context,
     decide, doctor,
     failure::{Class, Failure},
-    get, las, logs, model, offline, questions, serve, single, state, stop,
+    get, las, logs, model, offline, operate, questions, serve, single, state, stop,
 };
 use crate::{
     process,
@@ -66,6 +66,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Answer(arguments) => within(many()?, questions::answer(&context, &arguments)),
         Verb::Deny(arguments) => within(many()?, questions::deny(&context, &arguments)),
         Verb::Decide(arguments) => within(many()?, decide::decide(&context, &arguments)),
+        Verb::Operate(verb) => within(many()?, operate::operate(&context, &verb)),
         Verb::Delete(arguments) => within(many()?, stop::delete(&context, &arguments)),
         Verb::Down(arguments) => within(many()?, stop::down(&context, &arguments)),
         Verb::Run(arguments) => within(many()?, single::run(&context, &arguments)),

@@ -164,6 +164,7 @@ fn of_state(state: &AgentState, name: &Name, dir: &std::path::Path) -> BeingFact
         total_tokens: budget.total_tokens,
         restarts: 0,
         state_dir: dir.to_owned(),
+        paused: None,
         question: state.questions.waiting().map(|question| QuestionFacts::of(name, question)),
         surfaces: std::collections::BTreeMap::new(),
     }

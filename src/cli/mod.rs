@@ -14,6 +14,8 @@ mod las;
 mod logs;
 mod model;
 mod offline;
+mod operate;
+mod pause;
 mod progress;
 mod questions;
 mod serve;

@@ -42,7 +42,7 @@ pub(super) async fn serve(context: &Context, arguments: Serve) -> Result<(), Fai
     mended.iter().for_each(|sentence| tracing::warn!("{sentence}"));
     let ground = Arc::new(context.ground(home, &Fleet::default()).with(log).sharing());
     let settings = Settings { folders: folders.clone(), overrides: context.overrides(), poll: arguments.poll };
-    let (reconciler, handle) = Reconciler::new(ground, settings);
+    let (reconciler, handle) = Reconciler::new(ground, settings).map_err(|error| Failure::of(Class::State, &error))?;
     let daemon = Daemon {
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

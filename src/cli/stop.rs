@@ -53,7 +53,8 @@ pub(super) async fn down(context: &Context, arguments: &Down) -> Result<(), Fail
     Ok(())
 }
 
-fn needed(context: &Context) -> Result<Client, Failure> {
+/// A connection to the daemon, where one has to run.
+pub(super) fn needed(context: &Context) -> Result<Client, Failure> {
     let missing = || {
         Failure::new(Class::State, format!("no daemon runs for {}", context.home_path().display()))
             .hinting("start one with `singularity apply -f …` or `singularity serve DIR`")

@@ -53,5 +53,5 @@ pub use settings::{SETTINGS, Setting, SettingForm, Variables};
 pub use spec::{
     BeingSpec, Boundary, BudgetSpec, CapSpec, CapabilitySpec, ChildrenSpec, ClientAuth, CycleSpec, ExternalLas, Fleet, Grant,
     LasSpec, LimitsSpec, ModelSpec, MostSpec, OauthSpec, PromptPolicy, ProviderSpec, SandboxSpec, Scope, SecretSource, SurfaceSpec,
-    ToolTerms, TransportSpec,
+    ToolTerms, TransportSpec, selects,
 };

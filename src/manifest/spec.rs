@@ -335,8 +335,13 @@ pub struct CapSpec {
 impl CapSpec {
     /// Tells whether a being with these labels is held by it.
     pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+        selects(&self.labels, labels)
     }
+}
+
+/// Tells whether something with these labels has all that are wanted.
+pub fn selects(wanted: &BTreeMap<String, String>, labels: &BTreeMap<String, String>) -> bool {
+    wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
 }
 
 /// What an operator armed.

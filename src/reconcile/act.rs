@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    BeingFacts, Condition, ConditionKind, List, ObjectStatus, QuestionFacts, Reconciler, Status, SurfaceFacts,
+    BeingFacts, Condition, ConditionKind, HoldFacts, List, ObjectStatus, QuestionFacts, Reconciler, Status, SurfaceFacts,
     reconciler::{Refusal, Refused},
     status::{activity, conditions},
 };
@@ -27,7 +27,7 @@ impl Reconciler {
         let Some(unit) = self.units.get(name) else { return ObservedBeing { spec: None, generation, phase: Phase::Stopped, born } };
         let view = unit.view();
         let phase = match view.phase {
-            UnitPhase::Booting | UnitPhase::Live if view.assignment.being.paused => Phase::Held,
+            UnitPhase::Booting | UnitPhase::Live if view.assignment.is_paused() => Phase::Held,
             UnitPhase::Booting | UnitPhase::Live => Phase::Running,
             UnitPhase::Waiting { failure, .. } => Phase::Failed { permanent: false, reason: failure.reason },
             UnitPhase::Stalled { failure } => Phase::Failed { permanent: true, reason: failure.reason },
@@ -221,6 +221,7 @@ impl Reconciler {
             restarts: view.restarts,
             parent: name.parent().map(|parent| Address::new(Kind::Being, parent).to_string()),
             state_dir: self.dir_of(name),
+            paused: view.assignment.paused.as_ref().map(HoldFacts::from),
             question: snapshot.as_ref().and_then(|seen| Some(QuestionFacts::of(name, seen.question.as_ref()?))),
             surfaces: snapshot.as_ref().map_or_else(BTreeMap::new, surfaces),
         };

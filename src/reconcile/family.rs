@@ -136,7 +136,8 @@ impl Reconciler {
 
     /// What the fleet says about a being, and what became of its children.
     pub(super) fn assignment(&self, name: &Name) -> Option<Assignment> {
-        Some(Assignment { fates: self.fates(name), ..Assignment::of(&self.fleet, name)? })
+        let (paused, fates) = (self.pauses.of(name).cloned(), self.fates(name));
+        Some(Assignment { paused, fates, ..Assignment::of(&self.fleet, name)? })
     }
 
     fn fates(&self, parent: &Name) -> Fates {
@@ -179,7 +180,11 @@ impl Reconciler {
     pub(super) fn forget(&mut self, name: &Name) {
         let is_of_it = |other: &Name| other == name || other.is_under(name);
         let gone = self.families.dirs.keys().chain(self.born.keys()).chain(self.families.made.keys());
-        for name in gone.filter(|other| is_of_it(other)).cloned().chain([name.clone()]).collect::<BTreeSet<Name>>() {
+        let gone: BTreeSet<Name> = gone.filter(|other| is_of_it(other)).cloned().chain([name.clone()]).collect();
+        if let Err(error) = self.pauses.forget(&gone) {
+            tracing::warn!("{}; a being of the same name begins paused", chain(&error));
+        }
+        for name in gone {
             // A being of the same name that is born later has seen nothing.
             drop(std::fs::remove_file(self.ground.home.seen_tools(&name)));
             self.born.remove(&name);

@@ -2,13 +2,13 @@ use std::sync::Arc;
 
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
-use super::{AppliedSet, Status};
+use super::{AppliedSet, Status, Whom};
 use crate::{
     manifest::Problems,
     plan::Plan,
     runtime::Word,
     store::KeepError,
-    vocab::{Address, Name},
+    vocab::{Address, Name, Operator, Reason},
 };
 
 /// Asks the reconciler for changes, and shows what it knows. Cheap to clone.
@@ -25,6 +25,8 @@ pub(super) enum Request {
     Apply { set: Name, content: AppliedSet, dry_run: bool, reply: Reply<Applied> },
     Delete { address: Address, purge: bool, reply: Reply<Vec<String>> },
     DeleteSet { set: Name, reply: Reply<Vec<String>> },
+    Pause { whom: Whom, by: Operator, reason: Option<Reason>, reply: Reply<Vec<String>> },
+    Resume { whom: Whom, reply: Reply<Vec<String>> },
     Answer { being: Name, number: u64, word: Word, reply: Reply<()> },
     Consent { surface: Name, answer: String, reply: Reply<()> },
     Look { reply: Reply<()> },
@@ -82,6 +84,16 @@ impl Handle {
     /// Takes an applied set away.
     pub async fn delete_set(&self, set: Name) -> Result<Vec<String>, RequestError> {
         self.ask(|reply| Request::DeleteSet { set, reply }).await
+    }
+
+    /// Pauses beings until they are resumed, also through restarts. Done once it is durable; each finishes what is under way.
+    pub async fn pause(&self, whom: Whom, by: Operator, reason: Option<Reason>) -> Result<Vec<String>, RequestError> {
+        self.ask(|reply| Request::Pause { whom, by, reason, reply }).await
+    }
+
+    /// Resumes beings that were paused.
+    pub async fn resume(&self, whom: Whom) -> Result<Vec<String>, RequestError> {
+        self.ask(|reply| Request::Resume { whom, reply }).await
     }
 
     /// Hands a person's word about a question to its being; done once it is durable.

@@ -23,6 +23,7 @@ mod consent;
 mod declared;
 mod family;
 mod handle;
+mod pauses;
 mod reconciler;
 mod requests;
 mod sets;
@@ -32,6 +33,9 @@ mod watch;
 
 pub use crate::runtime::{Answer, Word};
 pub use handle::{Applied, Handle, RequestError};
+pub use pauses::Whom;
 pub use reconciler::{Reconciler, Settings};
 pub use sets::{AppliedSet, AppliedSource, add_applied};
-pub use status::{BeingFacts, Condition, ConditionKind, FormFacts, List, ObjectStatus, QuestionFacts, Status, SurfaceFacts, Truth};
+pub use status::{
+    BeingFacts, Condition, ConditionKind, FormFacts, HoldFacts, List, ObjectStatus, QuestionFacts, Status, SurfaceFacts, Truth,
+};

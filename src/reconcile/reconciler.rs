@@ -12,7 +12,9 @@ use tokio::{
     time::MissedTickBehavior,
 };
 
-use super::{Handle, Status, declared::Declared, family::Families, handle::Request, requests::Parting, watch::Watched};
+use super::{
+    Handle, Status, declared::Declared, family::Families, handle::Request, pauses::Pauses, requests::Parting, watch::Watched,
+};
 use crate::{
     manifest::{Fleet, Overrides},
     plan::{Born, judge, plan},
@@ -49,6 +51,7 @@ pub struct Reconciler {
     pub(super) refusals: (mpsc::Sender<Refused>, mpsc::Receiver<Refused>),
     pub(super) born: BTreeMap<Name, Born>,
     pub(super) families: Families,
+    pub(super) pauses: Pauses,
     /// What is to run: what is declared, and its children.
     pub(super) fleet: Fleet,
     /// What the models and surfaces in force are.
@@ -88,11 +91,13 @@ const MAX_WAITING_REFUSALS: usize = 16;
 const PERIOD: Duration = Duration::from_secs(30);
 
 impl Reconciler {
-    /// Makes a reconciler and the handle to it, within a runtime. No being is started before [`Reconciler::run`].
-    pub fn new(ground: Arc<Ground>, settings: Settings) -> (Self, Handle) {
+    /// Makes a reconciler and the handle to it, within a runtime. No being is started before [`Reconciler::run`]. The error says that it
+    /// can't be read what operators hold back.
+    pub fn new(ground: Arc<Ground>, settings: Settings) -> Result<(Self, Handle), KeepError> {
         let declared = Declared::new(&ground.home, settings.overrides);
         let watched = Watched::on(settings.folders, settings.poll);
         let families = Families::new(&ground.home);
+        let pauses = Pauses::open(&ground.home)?;
         let (status, shown) = watch::channel(Arc::new(Status::default()));
         let (handle, requests) = Handle::new(shown);
         let reconciler = Self {
@@ -108,6 +113,7 @@ impl Reconciler {
             refusals: mpsc::channel(MAX_WAITING_REFUSALS),
             born: BTreeMap::new(),
             families,
+            pauses,
             fleet: Fleet::default(),
             enacted: Fleet::default(),
             observed_generations: BTreeMap::new(),
@@ -115,7 +121,7 @@ impl Reconciler {
             status,
             requests,
         };
-        (reconciler, handle)
+        Ok((reconciler, handle))
     }
 
     /// Converges until `handle` says down, then stops every being and what they shared, and ends.

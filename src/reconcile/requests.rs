@@ -39,6 +39,8 @@ impl Reconciler {
                 answer => drop(reply.send(answer)),
             },
             Request::DeleteSet { set, reply } => drop(reply.send(self.delete_set(&set).await)),
+            Request::Pause { whom, by, reason, reply } => drop(reply.send(self.pause(&whom, by, reason).await)),
+            Request::Resume { whom, reply } => drop(reply.send(self.resume(&whom).await)),
             Request::Answer { being, number, word, reply } => self.pass_on(&being, number, word, reply),
             Request::Consent { surface, answer, reply } => self.consent(&surface, answer, reply),
         }
@@ -104,14 +106,18 @@ impl Reconciler {
                 Ok(vec![format!("{address} is no longer declared")])
             }
             None if is_declared => {
-                let files: Vec<String> =
-                    self.declared.files_of(address).iter().map(|file| format!("`{}`", file.display())).collect();
-                let files = if files.is_empty() { "a served folder".to_owned() } else { files.join(", ") };
-                Err(RequestError::Refused(format!("{address} is declared in {files}, which the daemon serves; remove it there")))
+                let places = self.places_of(address);
+                Err(RequestError::Refused(format!("{address} is declared in {places}, which the daemon serves; remove it there")))
             }
             None if address.kind == Kind::Being && self.ground.home.being_dir(&address.name).exists() => Ok(Vec::new()),
             None => Err(RequestError::Refused(format!("{address} is not declared; `singularity get` lists what is"))),
         }
+    }
+
+    /// Where an object is declared, for people.
+    pub(super) fn places_of(&self, address: &Address) -> String {
+        let files: Vec<String> = self.declared.files_of(address).iter().map(|file| format!("`{}`", file.display())).collect();
+        if files.is_empty() { "a served folder".to_owned() } else { files.join(", ") }
     }
 
     async fn delete_set(&mut self, set: &Name) -> Result<Vec<String>, RequestError> {

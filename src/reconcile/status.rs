@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    runtime::{Closed, Failure, Form, Limit, Phase, Question, Snapshot, UnitPhase, UnitView},
-    vocab::Name,
+    runtime::{Assignment, Closed, Failure, Form, Limit, Phase, Question, Snapshot, UnitPhase, UnitView},
+    vocab::{Hold, Name},
 };
 
 /// What the daemon knows, for people and programs.
@@ -142,6 +142,10 @@ pub struct BeingFacts {
     /// Where its state is.
     #[schemars(title = "State directory")]
     pub state_dir: PathBuf,
+    /// Who paused it beside its manifest; it stays paused until it is resumed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "Paused")]
+    pub paused: Option<HoldFacts>,
     /// The call that waits for a person's word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(title = "Question")]
@@ -193,6 +197,29 @@ pub struct FormFacts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(title = "Address")]
     pub url: Option<String>,
+}
+
+/// What an operator holds back until they let it go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Hold")]
+pub struct HoldFacts {
+    /// The number of the user who did so.
+    #[schemars(title = "User id")]
+    pub uid: u32,
+    /// Since when.
+    #[schemars(title = "Since")]
+    pub since: String,
+    /// Why, in their words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "Because")]
+    pub because: Option<String>,
+}
+
+impl From<&Hold> for HoldFacts {
+    fn from(Hold { by, at, because }: &Hold) -> Self {
+        Self { uid: by.uid, since: at.to_string(), because: because.as_ref().map(ToString::to_string) }
+    }
 }
 
 impl QuestionFacts {
@@ -264,7 +291,10 @@ pub(super) fn conditions(view: &UnitView, snapshot: Option<&Snapshot>, refused: 
             (true, "BackOff", "a model is asked again by itself".to_owned()),
             None,
         ),
-        UnitPhase::Live => ((true, live_reason(snapshot), String::new()), (false, "Settled", String::new()), None),
+        UnitPhase::Live => {
+            let paused = paused(&view.assignment).unwrap_or_default();
+            ((true, live_reason(snapshot), paused), (false, "Settled", String::new()), None)
+        }
         UnitPhase::Waiting { until, failure } => (
             (false, failure.reason.as_str(), failure.message.clone()),
             (true, "BackOff", format!("it is started again at {until}")),
@@ -326,6 +356,13 @@ fn live_reason(snapshot: Option<&Snapshot>) -> &'static str {
     }
 }
 
+/// That a being is paused, and by what.
+fn paused(assignment: &Assignment) -> Option<String> {
+    let declared = assignment.being.paused.then(|| "paused by its manifest".to_owned());
+    let held = assignment.paused.as_ref().map(|hold| format!("paused {hold}"));
+    held.or(declared)
+}
+
 /// What a being does, in words.
 pub(super) fn activity(view: &UnitView, snapshot: Option<&Snapshot>) -> String {
     match (&view.phase, snapshot.map(|snapshot| &snapshot.phase)) {
@@ -340,7 +377,7 @@ pub(super) fn activity(view: &UnitView, snapshot: Option<&Snapshot>) -> String {
                 format!("waiting for {what} {tool} until {}", until.strftime("%Y-%m-%d %H:%MZ"))
             }
             Phase::Resting { until } => format!("resting until {}", until.strftime("%H:%M:%SZ")),
-            Phase::Paused => "paused".to_owned(),
+            Phase::Paused => paused(&view.assignment).unwrap_or_else(|| "paused".to_owned()),
             Phase::Exhausted { because: Closed { worst: None, .. } } => "out of money".to_owned(),
             Phase::Exhausted { .. } => "too little money for a call".to_owned(),
             Phase::Limited { until: Some(until), .. } => format!("held by a limit until {}", until.strftime("%Y-%m-%d %H:%MZ")),

@@ -12,7 +12,7 @@ use crate::{
         BeingSpec, Boundary, CapSpec, CapabilitySpec, ChildrenSpec, Fleet, PromptPolicy, ProviderSpec, SurfaceSpec, ToolTerms,
     },
     runtime::{Fates, Until, ground::Ground},
-    vocab::Name,
+    vocab::{Hold, Name},
 };
 
 /// Everything that a fleet says about one being: its spec, the surfaces that it selected, what its models can take.
@@ -31,6 +31,9 @@ pub struct Assignment {
     pub caps: BTreeMap<Name, CapSpec>,
     /// Whether one of its models is the embedded one that has to be fetched.
     pub needs_weights: bool,
+    /// An operator's pause, beside what the manifest declares.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Hold>,
     /// What became of its children that it may not know yet.
     #[serde(default, skip_serializing_if = "Fates::is_empty")]
     pub fates: Fates,
@@ -65,8 +68,14 @@ impl Assignment {
             offers,
             caps,
             needs_weights,
+            paused: None,
             fates: Fates::new(),
         })
+    }
+
+    /// Tells whether the being is to ask no model, whoever says so.
+    pub fn is_paused(&self) -> bool {
+        self.being.paused || self.paused.is_some()
     }
 
     /// The same without children, for a process that would animate none.

@@ -285,7 +285,7 @@ impl Driver {
     /// Why the being rests, and until when; `None` is until somebody acts.
     fn due(&self, woken: Option<Stopwatch>) -> (Phase, Option<tokio::time::Instant>) {
         let spec = &self.assignment.being;
-        if spec.paused {
+        if self.assignment.is_paused() {
             return (Phase::Paused, None);
         }
         // What a person said, or the time that passed, is heard whatever holds the next cycle.

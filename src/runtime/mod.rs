@@ -17,6 +17,7 @@ mod driver;
 mod embedded;
 mod family;
 mod ground;
+mod hold;
 mod ledger;
 mod purse;
 mod questions;

@@ -25,7 +25,9 @@ pub enum NotAsked {
     Over,
     #[error("there is no such question; `singularity questions` lists those that wait")]
     Unknown,
-    #[error("the being is paused; set `paused = false` first, and the question waits")]
+    #[error(
+        "the being is paused, and the question waits; `singularity resume` it first, or set `paused = false` where it is declared"
+    )]
     Paused,
     #[error("the being is just being started; try again in a moment")]
     Away,
@@ -179,7 +181,7 @@ impl Driver {
     pub(super) fn not_asked(&self, number: u64) -> NotAsked {
         let questions = &self.being.state().questions;
         if questions.is_waiting(number) {
-            return if self.assignment.being.paused { NotAsked::Paused } else { NotAsked::Away };
+            return if self.assignment.is_paused() { NotAsked::Paused } else { NotAsked::Away };
         }
         if (1..=questions.asked).contains(&number) { NotAsked::Over } else { NotAsked::Unknown }
     }

@@ -46,7 +46,7 @@ pub enum Phase {
     Asking { number: u64, tool: String, until: Timestamp },
     /// It rests until the next cycle.
     Resting { until: Timestamp },
-    /// It is paused by its operator.
+    /// It is paused, by its manifest or an operator.
     Paused,
     /// It has no money left, or too little for the next call.
     Exhausted { because: Closed },

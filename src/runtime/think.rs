@@ -29,6 +29,9 @@ impl Driver {
         if let Some(held) = self.pass(worst, &phase, commands).await? {
             return Ok(held);
         }
+        if let Some(held) = self.hold(commands).await? {
+            return Ok(held);
+        }
         let (ground, chain) = (Arc::clone(&self.ground), self.assignment.being.models.clone());
         let agent = self.being.state().identity.agent_id.clone();
         let watch = Stopwatch::start();

@@ -162,6 +162,11 @@ impl Home {
         self.history().join("children.json")
     }
 
+    /// Beings that operators paused.
+    pub fn pauses(&self) -> PathBuf {
+        self.history().join("pauses.json")
+    }
+
     /// What was declared before.
     pub fn history(&self) -> PathBuf {
         self.path.join("history")

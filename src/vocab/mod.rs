@@ -3,6 +3,7 @@
 mod chain;
 mod day;
 mod digest;
+mod hold;
 mod money;
 mod name;
 mod size;
@@ -11,6 +12,7 @@ mod span;
 pub use chain::chain;
 pub use day::{day_of, next_day};
 pub use digest::{BadDigest, Digest};
+pub use hold::{BadReason, Hold, Operator, Reason};
 pub use money::{BadUsd, Usd};
 pub use name::{Address, BadAddress, BadName, Kind, Name};
 pub use size::{BadSize, Size};
