@@ -243,3 +243,93 @@ fn beings_are_paused_by_their_labels_and_a_choice_that_means_nobody_is_refused()
     home.run(&["resume", "--all"]).ok();
     wait_until(SOON, "nobody is paused", || paused().is_empty());
 }
+
+fn revisions(home: &Home) -> Vec<Value> {
+    let listed = home.run(&["history", "-o", "json"]).ok().json();
+    listed.as_array().cloned().unwrap_or_default()
+}
+
+fn causes(home: &Home) -> Vec<String> {
+    revisions(home).iter().map(|head| head["cause"]["is"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn what_was_applied_before_is_kept_compared_and_taken_back_as_a_new_revision() {
+    let (home, server) = (Home::new(), chatty());
+    let apply = |more: &str| {
+        home.write("ada.toml", &fleet(&server, more));
+        home.run_within(PATIENT, &["apply", "-f", "ada.toml"]).ok();
+    };
+    apply("");
+    apply("approve = [\"x__*\"]");
+    apply("approve = [\"x__*\"]");
+    assert_eq!(causes(&home), ["applied"; 2], "what changes nothing is no revision");
+    let first = revisions(&home)[0].clone();
+    assert_eq!((&first["number"], &first["by"]["uid"]), (&json!(1), &json!(my_uid())));
+    assert!(first["cause"]["origin"].as_str().is_some_and(|origin| origin.ends_with("/ada.toml")), "{first}");
+    assert_eq!(first["outcome"], "2 to create, 0 to change, 0 to stop");
+
+    let differs = home.run(&["diff", "1", "--exit-code"]);
+    assert!(differs.code() == 1 && differs.stdout.contains("~ approve: [] → [\"x__*\"]"), "{}", differs.stdout);
+    assert_eq!(home.run(&["diff", "1", "1", "--exit-code"]).ok().stdout, "nothing changes\n");
+    let told = home.run(&["rollback", "--dry-run"]).ok().stdout;
+    assert!(told.contains("~ approve: [\"x__*\"] → []"), "{told}");
+    assert_eq!(causes(&home).len(), 2, "it was only told");
+
+    home.daemon().expect("a daemon").kill();
+    wait_until(SOON, "the daemon is gone", || home.daemon().is_none());
+    let nobody = home.run(&["rollback"]);
+    assert!(nobody.code() == 4 && nobody.stderr.contains("no daemon runs"), "{}", nobody.stderr);
+    home.run_within(PATIENT, &["apply", "-f", "ada.toml"]).ok();
+    assert_eq!(causes(&home).len(), 2, "a daemon that starts changes nothing");
+    assert_eq!(home.run_within(PATIENT, &["rollback"]).ok().stdout, told);
+    assert_eq!(causes(&home), ["applied", "applied", "rolled_back"]);
+    home.write("ada.toml", &fleet(&server, ""));
+    home.run(&["plan", "-f", "ada.toml", "--exit-code"]).ok();
+    home.run_within(PATIENT, &["rollback", "2"]).ok();
+    assert_eq!(home.run(&["plan", "-f", "ada.toml", "--exit-code"]).code(), 1, "forth again, by its number");
+
+    home.run(&["delete", "being/ada"]).ok();
+    home.run(&["delete", "--set", "ada"]).ok();
+    assert_eq!(causes(&home)[4..], ["deleted", "set_deleted"]);
+    home.run_within(PATIENT, &["rollback", "1"]).ok();
+    assert_eq!(support::view::beings(&home), ["ada"], "what was deleted is declared again");
+    let table = home.run(&["history"]).ok().stdout;
+    assert!(table.contains("delete of being/ada") && table.contains("rollback to 1"), "{table}");
+    assert_eq!(home.run(&["diff", "77"]).code(), 2);
+    home.run(&["down"]).ok();
+    assert_eq!(causes(&home).len(), 7, "it is read without a daemon, too");
+}
+
+#[test]
+fn a_rollback_that_would_break_a_promise_changes_nothing_and_says_which() {
+    let (home, server) = (Home::new(), chatty());
+    let manifest = home.write("ada.toml", &fleet(&server, "budget = { starting = \"7\" }"));
+    home.run_within(PATIENT, &["apply", "-f", "ada.toml"]).ok();
+    home.run(&["delete", "being/ada", "--purge"]).ok();
+    fs::write(&manifest, fleet(&server, "budget = { starting = \"20\" }")).expect("a file can be written");
+    home.run_within(PATIENT, &["apply", "-f", "ada.toml"]).ok();
+    wait_until(SOON, "its birth", || row(&home, "ada")["being"]["agent_id"].is_string());
+
+    let refused = home.run(&["rollback", "1"]);
+    assert!(refused.code() == 2 && refused.stdout.is_empty(), "{}\n{}", refused.stdout, refused.stderr);
+    assert!(refused.stderr.contains("being/ada: `budget.starting` cannot change after birth"), "{}", refused.stderr);
+    assert_eq!(causes(&home), ["applied", "deleted", "applied"]);
+    home.run(&["plan", "-f", "ada.toml", "--exit-code"]).ok();
+    let missing = home.run(&["rollback", "9"]);
+    assert!(missing.code() == 2 && missing.stderr.contains("there is no revision 9"), "{}", missing.stderr);
+}
+
+#[test]
+fn an_edit_of_served_files_is_a_revision_that_is_taken_back_in_the_files() {
+    let (home, server) = (Home::new(), chatty());
+    home.write("served/ada.toml", &fleet(&server, ""));
+    let _daemon = home.spawn(&["serve", "served"]);
+    wait_until(PATIENT, "the first revision", || causes(&home) == ["served"]);
+    home.write("served/ada.toml", &fleet(&server, "approve = [\"x__*\"]"));
+    wait_until(SOON, "the second revision", || causes(&home).len() == 2);
+    assert_eq!(revisions(&home)[1]["by"], Value::Null);
+    assert!(home.run(&["diff", "1"]).ok().stdout.contains("~ approve"), "it is compared as any other");
+    let refused = home.run(&["rollback", "1"]);
+    assert!(refused.code() == 2 && refused.stderr.contains("in those files"), "{}", refused.stderr);
+}

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use serde_json::Value;
-use singularity::manifest::schemas;
+use singularity::api::schemas;
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "this test is the one that writes the committed schemas")]

@@ -5,7 +5,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::wire::{
     AnswerRequest, ApplyAnswer, ApplyRequest, ConsentRequest, DeleteRequest, Done, PauseRequest, Refusal, ResumeRequest,
-    StatusAnswer,
+    RollbackRequest, StatusAnswer,
 };
 
 /// A connection to a home's daemon over its unix socket.
@@ -64,6 +64,11 @@ impl Client {
     /// Resumes beings.
     pub async fn resume(&self, request: &ResumeRequest) -> Result<Done, AskError> {
         self.post("resume", request).await
+    }
+
+    /// Declares what an older revision declared, or tells what that would change.
+    pub async fn rollback(&self, request: &RollbackRequest) -> Result<ApplyAnswer, AskError> {
+        self.post("rollback", request).await
     }
 
     /// Answers a question of a being; done once the being has it durably.

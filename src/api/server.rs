@@ -18,7 +18,7 @@ use tokio::net::UnixListener;
 
 use super::wire::{
     AnswerRequest, ApplyAnswer, ApplyRequest, ConsentRequest, Daemon, DeleteRequest, Done, PauseRequest, Refusal, RefusalClass,
-    ResumeRequest, StatusAnswer,
+    ResumeRequest, RollbackRequest, StatusAnswer,
 };
 use crate::{
     reconcile::{Applied, Handle, RequestError},
@@ -84,6 +84,7 @@ pub async fn serve(
         .route("/v1/delete", post(delete))
         .route("/v1/pause", post(pause))
         .route("/v1/resume", post(resume))
+        .route("/v1/rollback", post(rollback))
         .route("/v1/answer", post(answer))
         .route("/v1/consent", post(consent))
         .route("/v1/down", post(down))
@@ -126,17 +127,36 @@ async fn status(State(shared): State<Shared>, Query(wait): Query<Wait>) -> Json<
     Json(StatusAnswer { daemon: shared.daemon, status })
 }
 
-async fn apply(State(shared): State<Shared>, Json(request): Json<ApplyRequest>) -> Result<Json<ApplyAnswer>, Refused> {
+async fn apply(
+    State(shared): State<Shared>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    Json(request): Json<ApplyRequest>,
+) -> Result<Json<ApplyAnswer>, Refused> {
     let ApplyRequest { set, content, dry_run } = request;
-    let applied = shared.handle.apply(set, content, dry_run).await?;
-    let Applied { plan, addresses } = applied;
-    Ok(Json(ApplyAnswer { is_settled: plan.is_settled(), plan: plan.to_string(), addresses }))
+    Ok(applied(&shared.handle.apply(set, content, peer.operator()?, dry_run).await?))
 }
 
-async fn delete(State(shared): State<Shared>, Json(request): Json<DeleteRequest>) -> Result<Json<Done>, Refused> {
+async fn rollback(
+    State(shared): State<Shared>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    Json(request): Json<RollbackRequest>,
+) -> Result<Json<ApplyAnswer>, Refused> {
+    Ok(applied(&shared.handle.roll_back(request.to, peer.operator()?, request.dry_run).await?))
+}
+
+fn applied(Applied { plan, addresses }: &Applied) -> Json<ApplyAnswer> {
+    Json(ApplyAnswer { is_settled: plan.is_settled(), plan: plan.to_string(), addresses: addresses.clone() })
+}
+
+async fn delete(
+    State(shared): State<Shared>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    Json(request): Json<DeleteRequest>,
+) -> Result<Json<Done>, Refused> {
+    let by = peer.operator()?;
     let done = match request {
-        DeleteRequest::Object { address, purge } => shared.handle.delete(address, purge).await?,
-        DeleteRequest::Set { set } => shared.handle.delete_set(set).await?,
+        DeleteRequest::Object { address, purge } => shared.handle.delete(address, by, purge).await?,
+        DeleteRequest::Set { set } => shared.handle.delete_set(set, by).await?,
     };
     Ok(Json(Done { done }))
 }

@@ -76,6 +76,16 @@ pub struct ResumeRequest {
     pub whom: Whom,
 }
 
+/// Asks that what an older revision declared be declared again.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RollbackRequest {
+    /// The number of the revision; without it the newest that was applied otherwise than what is now.
+    pub to: Option<u64>,
+    /// Only tell what would change.
+    pub dry_run: bool,
+}
+
 /// What was done.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

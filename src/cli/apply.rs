@@ -19,7 +19,7 @@ use crate::{
     plan::{Born, Observed, ObservedBeing, Phase, plan as compare},
     process::{DaemonStart, start_daemon},
     store::{Home, peek},
-    vocab::{Address, Name},
+    vocab::{Address, Name, Span},
 };
 
 /// How long a daemon may take to listen.
@@ -56,12 +56,21 @@ pub(super) async fn apply(context: &Context, arguments: &Apply) -> Result<(), Fa
         say("applied; not waiting: `singularity get` shows how it goes");
         return Ok(());
     }
-    let settled = settle(context, &client, &answer, deadline).await?;
-    conclude(&settled, &answer)?;
+    conclude_at(context, &client, &answer, deadline).await?;
     match arguments.follow {
         true => logs::follow_all(context, &beings(&answer)).await,
         false => Ok(()),
     }
+}
+
+/// Waits for a time until what was changed is as declared, and says what came of it.
+pub(super) async fn conclude_within(context: &Context, client: &Client, answer: &ApplyAnswer, within: Span) -> Result<(), Failure> {
+    conclude_at(context, client, answer, Instant::now() + within.as_duration()).await
+}
+
+async fn conclude_at(context: &Context, client: &Client, answer: &ApplyAnswer, deadline: Instant) -> Result<(), Failure> {
+    let settled = settle(context, client, answer, deadline).await?;
+    conclude(&settled, answer)
 }
 
 /// Shows what a daemon would do with the files; without a daemon, what would be done with the states that are there. Tells whether

@@ -10,6 +10,7 @@ mod dispatch;
 mod doctor;
 mod failure;
 mod get;
+mod history;
 mod las;
 mod logs;
 mod model;

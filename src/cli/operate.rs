@@ -5,6 +5,7 @@ use clap::Subcommand;
 use super::{
     context::Context,
     failure::Failure,
+    history::{self, Diff, History, Rollback},
     pause::{self, Pause, Resume},
 };
 
@@ -19,6 +20,17 @@ pub(super) enum Operate {
     /// Let beings that were paused go on.
     #[command(after_help = "Examples:\n  singularity resume being/ada\n  singularity resume --all")]
     Resume(Resume),
+    /// List what was declared before: each change with who asked for it, where it came from and what came of it.
+    #[command(after_help = "Examples:\n  singularity history\n  singularity history -o json")]
+    History(History),
+    /// Show what changed between two revisions, as a plan.
+    #[command(after_help = "Examples:\n  singularity diff 3\n  singularity diff 3 5 --exit-code")]
+    Diff(Diff),
+    /// Declare again what an older revision declared, as a new revision. Nothing is changed where that would break a promise.
+    #[command(
+        after_help = "What served files declare is taken back in those files.\n\nExamples:\n  singularity rollback --dry-run\n  singularity rollback 3"
+    )]
+    Rollback(Rollback),
 }
 
 /// Does what was asked for.
@@ -26,5 +38,8 @@ pub(super) async fn operate(context: &Context, verb: &Operate) -> Result<(), Fai
     match verb {
         Operate::Pause(arguments) => pause::pause(context, arguments).await,
         Operate::Resume(arguments) => pause::resume(context, arguments).await,
+        Operate::History(arguments) => history::history(context, arguments),
+        Operate::Diff(arguments) => history::diff(context, arguments),
+        Operate::Rollback(arguments) => history::rollback(context, arguments).await,
     }
 }

@@ -22,6 +22,8 @@ pub(super) struct Declared {
     history: PathBuf,
     pub(super) good: Good,
     pub(super) problems: Vec<String>,
+    /// Whether the last good fleet changed, or was not looked at, since that was asked.
+    is_news: bool,
     read: Option<Digest>,
     /// What is wrong with what was last read.
     invalid: Vec<String>,
@@ -68,6 +70,7 @@ impl Declared {
             history,
             good,
             problems: Vec::new(),
+            is_news: true,
             read: None,
             invalid: Vec::new(),
             unrest: None,
@@ -138,6 +141,7 @@ impl Declared {
                 if good != self.good {
                     write_json(&self.history, &good)?;
                     self.good = good;
+                    self.is_news = true;
                 }
             }
         }
@@ -149,6 +153,11 @@ impl Declared {
     /// What is wrong now, and why what was saved since is not read.
     pub(super) fn told(&self) -> Vec<String> {
         self.problems.iter().chain(&self.unrest).cloned().collect()
+    }
+
+    /// Tells whether the last good fleet changed since this was asked; the first time it is news too.
+    pub(super) const fn take_news(&mut self) -> bool {
+        std::mem::replace(&mut self.is_news, false)
     }
 
     /// Keeps what is wrong now, and logs it once.

@@ -22,9 +22,10 @@ pub struct Handle {
 /// What is asked, and where the answer goes.
 #[derive(Debug)]
 pub(super) enum Request {
-    Apply { set: Name, content: AppliedSet, dry_run: bool, reply: Reply<Applied> },
-    Delete { address: Address, purge: bool, reply: Reply<Vec<String>> },
-    DeleteSet { set: Name, reply: Reply<Vec<String>> },
+    Apply { set: Name, content: AppliedSet, by: Operator, dry_run: bool, reply: Reply<Applied> },
+    Delete { address: Address, by: Operator, purge: bool, reply: Reply<Vec<String>> },
+    DeleteSet { set: Name, by: Operator, reply: Reply<Vec<String>> },
+    RollBack { to: Option<u64>, by: Operator, dry_run: bool, reply: Reply<Applied> },
     Pause { whom: Whom, by: Operator, reason: Option<Reason>, reply: Reply<Vec<String>> },
     Resume { whom: Whom, reply: Reply<Vec<String>> },
     Answer { being: Name, number: u64, word: Word, reply: Reply<()> },
@@ -72,18 +73,24 @@ impl Handle {
     }
 
     /// Applies a set in the place of what had its name, or only tells what that would change.
-    pub async fn apply(&self, set: Name, content: AppliedSet, dry_run: bool) -> Result<Applied, RequestError> {
-        self.ask(|reply| Request::Apply { set, content, dry_run, reply }).await
+    pub async fn apply(&self, set: Name, content: AppliedSet, by: Operator, dry_run: bool) -> Result<Applied, RequestError> {
+        self.ask(|reply| Request::Apply { set, content, by, dry_run, reply }).await
+    }
+
+    /// Declares what an older revision declared, or only tells what that would change; without a number the newest that was applied
+    /// otherwise than what is now.
+    pub async fn roll_back(&self, to: Option<u64>, by: Operator, dry_run: bool) -> Result<Applied, RequestError> {
+        self.ask(|reply| Request::RollBack { to, by, dry_run, reply }).await
     }
 
     /// Takes an applied object away; `purge` removes a being's state too.
-    pub async fn delete(&self, address: Address, purge: bool) -> Result<Vec<String>, RequestError> {
-        self.ask(|reply| Request::Delete { address, purge, reply }).await
+    pub async fn delete(&self, address: Address, by: Operator, purge: bool) -> Result<Vec<String>, RequestError> {
+        self.ask(|reply| Request::Delete { address, by, purge, reply }).await
     }
 
     /// Takes an applied set away.
-    pub async fn delete_set(&self, set: Name) -> Result<Vec<String>, RequestError> {
-        self.ask(|reply| Request::DeleteSet { set, reply }).await
+    pub async fn delete_set(&self, set: Name, by: Operator) -> Result<Vec<String>, RequestError> {
+        self.ask(|reply| Request::DeleteSet { set, by, reply }).await
     }
 
     /// Pauses beings until they are resumed, also through restarts. Done once it is durable; each finishes what is under way.

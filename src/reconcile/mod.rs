@@ -11,6 +11,8 @@
 //! Children are beings of the fleet too: each being's state says which it made, and a child is declared to be what its parent is, less what
 //! only its parent has. A parent stops after its children.
 //!
+//! Each change of what is declared is a revision in the home's history; an older one can be taken back.
+//!
 //! **Guarantees.** While anything does not validate, the last good fleet goes on, also after a restart of the daemon. A plan that its judge
 //! finds a fault in is not carried out. No being is stopped, and no error shown, because a file was away for a moment. A being that stops is
 //! waited for before another process of it starts.
@@ -26,6 +28,8 @@ mod handle;
 mod pauses;
 mod reconciler;
 mod requests;
+mod revisions;
+mod rollback;
 mod sets;
 mod status;
 mod trace;
@@ -35,6 +39,7 @@ pub use crate::runtime::{Answer, Word};
 pub use handle::{Applied, Handle, RequestError};
 pub use pauses::Whom;
 pub use reconciler::{Reconciler, Settings};
+pub use revisions::{Cause, Revision, RevisionHead, Revisions};
 pub use sets::{AppliedSet, AppliedSource, add_applied};
 pub use status::{
     BeingFacts, Condition, ConditionKind, FormFacts, HoldFacts, List, ObjectStatus, QuestionFacts, Status, SurfaceFacts, Truth,

@@ -13,13 +13,21 @@ use tokio::{
 };
 
 use super::{
-    Handle, Status, declared::Declared, family::Families, handle::Request, pauses::Pauses, requests::Parting, watch::Watched,
+    Handle, Status,
+    declared::Declared,
+    family::Families,
+    handle::Request,
+    pauses::Pauses,
+    requests::Parting,
+    revisions::{Cause, Revisions},
+    watch::Watched,
 };
 use crate::{
     manifest::{Fleet, Overrides},
     plan::{Born, judge, plan},
     runtime::{Assignment, Failure, Ground, Unit},
-    vocab::{Address, Name, Span, chain},
+    store::KeepError,
+    vocab::{Address, Name, Operator, Span, chain},
 };
 
 /// What a reconciler is told at its start.
@@ -52,6 +60,9 @@ pub struct Reconciler {
     pub(super) born: BTreeMap<Name, Born>,
     pub(super) families: Families,
     pub(super) pauses: Pauses,
+    pub(super) revisions: Revisions,
+    /// Who asked for the change that is converged next.
+    pub(super) cause: Option<(Operator, Cause)>,
     /// What is to run: what is declared, and its children.
     pub(super) fleet: Fleet,
     /// What the models and surfaces in force are.
@@ -98,6 +109,7 @@ impl Reconciler {
         let watched = Watched::on(settings.folders, settings.poll);
         let families = Families::new(&ground.home);
         let pauses = Pauses::open(&ground.home)?;
+        let revisions = Revisions::of(&ground.home);
         let (status, shown) = watch::channel(Arc::new(Status::default()));
         let (handle, requests) = Handle::new(shown);
         let reconciler = Self {
@@ -114,6 +126,8 @@ impl Reconciler {
             born: BTreeMap::new(),
             families,
             pauses,
+            revisions,
+            cause: None,
             fleet: Fleet::default(),
             enacted: Fleet::default(),
             observed_generations: BTreeMap::new(),
@@ -192,6 +206,7 @@ impl Reconciler {
             let told = faults.iter().map(|fault| format!("a plan is not carried out, because of a fault in it: {fault:?}"));
             self.declared.note_problems(told.collect());
         }
+        self.note_revision(&plan);
         self.publish();
     }
 

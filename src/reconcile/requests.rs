@@ -1,14 +1,14 @@
 use std::fmt;
 
 use super::{
-    AppliedSet, Reconciler, RequestError,
+    AppliedSet, Cause, Reconciler, RequestError,
     handle::{Applied, Reply, Request},
 };
 use crate::{
     plan::plan,
     runtime::{NotAsked, UnitPhase, Word},
     store::remove,
-    vocab::{Address, Kind, Name, chain},
+    vocab::{Address, Kind, Name, Operator, chain},
 };
 
 /// A deletion whose being is not gone yet.
@@ -22,7 +22,7 @@ pub(super) struct Parting {
 impl Reconciler {
     /// Carries a request out; a deletion is answered once its being is gone.
     pub(super) async fn answer(&mut self, request: Request) {
-        if let Request::Apply { .. } | Request::Delete { .. } | Request::DeleteSet { .. } = request {
+        if let Request::Apply { .. } | Request::RollBack { .. } | Request::Delete { .. } | Request::DeleteSet { .. } = request {
             self.catch_up(false).await;
         }
         match request {
@@ -30,15 +30,18 @@ impl Reconciler {
                 self.catch_up(true).await;
                 drop(reply.send(Ok(())));
             }
-            Request::Apply { set, content, dry_run, reply } => drop(reply.send(self.apply(&set, &content, dry_run).await)),
-            Request::Delete { address, purge, reply } => match self.delete(&address).await {
+            Request::Apply { set, content, by, dry_run, reply } => {
+                drop(reply.send(self.apply(&set, &content, by, dry_run).await));
+            }
+            Request::RollBack { to, by, dry_run, reply } => drop(reply.send(self.roll_back(to, by, dry_run).await)),
+            Request::Delete { address, by, purge, reply } => match self.delete(&address, by).await {
                 Ok(done) if address.kind == Kind::Being => {
                     self.parting.push(Parting { name: address.name, purge, done, reply });
                     self.answer_parting();
                 }
                 answer => drop(reply.send(answer)),
             },
-            Request::DeleteSet { set, reply } => drop(reply.send(self.delete_set(&set).await)),
+            Request::DeleteSet { set, by, reply } => drop(reply.send(self.delete_set(&set, by).await)),
             Request::Pause { whom, by, reason, reply } => drop(reply.send(self.pause(&whom, by, reason).await)),
             Request::Resume { whom, reply } => drop(reply.send(self.resume(&whom).await)),
             Request::Answer { being, number, word, reply } => self.pass_on(&being, number, word, reply),
@@ -54,7 +57,7 @@ impl Reconciler {
         }
     }
 
-    async fn apply(&mut self, set: &Name, content: &AppliedSet, dry_run: bool) -> Result<Applied, RequestError> {
+    async fn apply(&mut self, set: &Name, content: &AppliedSet, by: Operator, dry_run: bool) -> Result<Applied, RequestError> {
         let mut sets = self.declared.sets.all()?;
         if let Some(old) = sets.insert(set.clone(), content.clone()).filter(|old| old.origin != content.origin) {
             return Err(RequestError::Refused(format!(
@@ -73,6 +76,7 @@ impl Reconciler {
         for address in &addresses {
             self.try_again(&address.name);
         }
+        self.cause = Some((by, Cause::Applied { set: set.clone(), origin: content.origin.clone() }));
         self.converge().await;
         match self.declared.problems.is_empty() {
             true => Ok(Applied { plan, addresses }),
@@ -81,7 +85,7 @@ impl Reconciler {
     }
 
     /// Gives what failed for good another chance: whoever applies may have repaired what was wrong.
-    fn try_again(&mut self, name: &Name) {
+    pub(super) fn try_again(&mut self, name: &Name) {
         self.refused.remove(name);
         let is_stalled = self.units.get(name).is_some_and(|unit| matches!(unit.view().phase, UnitPhase::Stalled { .. }));
         if is_stalled {
@@ -89,7 +93,7 @@ impl Reconciler {
         }
     }
 
-    async fn delete(&mut self, address: &Address) -> Result<Vec<String>, RequestError> {
+    async fn delete(&mut self, address: &Address, by: Operator) -> Result<Vec<String>, RequestError> {
         if let Some(parent) = address.name.parent().filter(|_| address.kind == Kind::Being) {
             return self.delete_child(address, &parent).await;
         }
@@ -102,6 +106,7 @@ impl Reconciler {
                 sets.insert(name.clone(), set.clone());
                 self.declared.look_with(&sets).result.map_err(RequestError::Invalid)?;
                 self.declared.sets.put(&name, &set)?;
+                self.cause = Some((by, Cause::Deleted { address: address.clone() }));
                 self.converge().await;
                 Ok(vec![format!("{address} is no longer declared")])
             }
@@ -120,7 +125,7 @@ impl Reconciler {
         if files.is_empty() { "a served folder".to_owned() } else { files.join(", ") }
     }
 
-    async fn delete_set(&mut self, set: &Name) -> Result<Vec<String>, RequestError> {
+    async fn delete_set(&mut self, set: &Name, by: Operator) -> Result<Vec<String>, RequestError> {
         let mut sets = self.declared.sets.all()?;
         let Some(content) = sets.remove(set) else {
             let known: Vec<String> = sets.keys().map(ToString::to_string).collect();
@@ -129,6 +134,7 @@ impl Reconciler {
         self.declared.look_with(&sets).result.map_err(RequestError::Invalid)?;
         let addresses = self.declared.addresses_of(&content);
         self.declared.sets.remove(set)?;
+        self.cause = Some((by, Cause::SetDeleted { set: set.clone() }));
         self.converge().await;
         let told = |address: &Address| match address.kind {
             Kind::Being => format!("{address} is no longer declared; it is stopped and its state is kept"),

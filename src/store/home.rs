@@ -167,6 +167,11 @@ impl Home {
         self.history().join("pauses.json")
     }
 
+    /// What was declared at each change of it.
+    pub fn revisions(&self) -> PathBuf {
+        self.history().join("revisions")
+    }
+
     /// What was declared before.
     pub fn history(&self) -> PathBuf {
         self.path.join("history")
