@@ -27,7 +27,7 @@
 //! | 1 | `manifest` | documents as written → layers with origin → checks with spans → `Fleet`; schemas | vocab; two shapes of being |
 //! | 1 | `plan` | what is observed, verdicts, the table of hot, restart and refused fields, the judge, diffs | vocab, manifest; a being's identity |
 //! | 2 | `store` | the home's layout, lock, journal, commit log, picture, recovery, migrations | vocab, being; spec types |
-//! | 2 | `secret` | secrets read from files and variables, checked, and hidden in what others say | spec types |
+//! | 2 | `secret` | secrets read from files, variables and credentials, checked, and hidden in what others say | spec types |
 //! | 2 | `process` | owned children: group, clean environment, limits, back-off, the supervisor that dies with its parent | vocab |
 //! | 2 | `model` | chat completion: OpenAI-shaped, Brama, embedded; fallback chains, limits | vocab, being, secret; spec types |
 //! | 3 | `decision` | SemIf requests, engines, tree walk, calibration, decision log | vocab, model |

@@ -118,15 +118,17 @@ impl Cx<'_> {
 
     /// The same, where the key stands deeper.
     pub(crate) fn secret_at(&mut self, path: &[&str], secret: Option<&SecretDocument>) -> Option<SecretSource> {
-        match secret? {
-            SecretDocument { file: Some(_), env: Some(_) } => {
-                let message = format!("`{}` names two places for one secret; keep one of them", path.join("."));
-                self.fault(path, message, None);
-                None
-            }
-            SecretDocument { file: Some(file), .. } => Some(SecretSource::File(self.path(&[path, &["file"]].concat(), file))),
-            SecretDocument { env, .. } => env.clone().map(SecretSource::Env),
+        let SecretDocument { file, env, credential } = secret?;
+        let file = file.as_ref().map(|file| SecretSource::File(self.path(&[path, &["file"]].concat(), file)));
+        let others = [env.clone().map(SecretSource::Env), credential.clone().map(SecretSource::Credential)];
+        let mut sources = file.into_iter().chain(others.into_iter().flatten());
+        let (source, another) = (sources.next(), sources.next());
+        if another.is_some() {
+            let message = format!("`{}` names two places for one secret; keep one of them", path.join("."));
+            self.fault(path, message, None);
+            return None;
         }
+        source
     }
 
     /// A span that is longer than zero.

@@ -106,7 +106,7 @@ pub(crate) struct PriceDocument {
     pub output: Option<Money>,
 }
 
-/// Where a secret is read from: a file that only its owner can read, or an environment variable. The secret itself is never written in a manifest.
+/// Where a secret is read from: a file that only its owner can read, an environment variable, or a credential of the service. The secret itself is never written in a manifest.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "Secret", extend("minProperties" = 1, "maxProperties" = 1))]
@@ -117,6 +117,9 @@ pub(crate) struct SecretDocument {
     /// The environment variable that holds the secret.
     #[schemars(length(min = 1, max = 256), regex(pattern = r"^[A-Za-z_][A-Za-z0-9_]*$"))]
     pub env: Option<String>,
+    /// The name of a credential that systemd hands to the service: `LoadCredential=name:path` of its unit.
+    #[schemars(length(min = 1, max = 255), regex(pattern = r"^[A-Za-z0-9_@-][A-Za-z0-9_.@-]*$"))]
+    pub credential: Option<String>,
 }
 
 /// An MCP server: a command that speaks MCP on its standard streams, or the URL of one that speaks streamable HTTP.

@@ -227,6 +227,10 @@ impl Field<'_> {
                 Some("use 1 to 128 of letters, digits, `-`, `_`, `.` and `:`".into()),
             ),
             ("HexDigest", _) => (format!("{spoken} must be 64 lowercase hexadecimal characters"), None),
+            (SECRET, _) if self.leaf == "credential" => (
+                format!("{label} is not the name of a credential"),
+                Some("use letters, digits, `-`, `_`, `@` and `.`, not led by a `.`".into()),
+            ),
             (SECRET, _) => {
                 (format!("{label} is not the name of an environment variable"), Some("write { env = \"MODEL_KEY\" }".into()))
             }
@@ -239,7 +243,7 @@ impl Field<'_> {
     }
 }
 
-const SECRET_HINT: &str = "write { file = \"/run/secrets/key\" } or { env = \"MODEL_KEY\" }";
+const SECRET_HINT: &str = "write { file = \"/run/secrets/key\" }, { env = \"MODEL_KEY\" } or { credential = \"model-key\" }";
 
 fn glob_hint(given: &str) -> Option<String> {
     globset::Glob::new(given).err().map(|error| error.kind().to_string())

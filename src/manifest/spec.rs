@@ -64,6 +64,8 @@ pub enum ProviderSpec {
 pub enum SecretSource {
     File(PathBuf),
     Env(String),
+    /// By the name that systemd knows it by (`LoadCredential=`).
+    Credential(String),
 }
 
 /// An MCP server.

@@ -14,6 +14,8 @@ use serde_json::Value;
 
 use crate::manifest::SecretSource;
 
+/// The variable in which systemd tells a service where its credentials are.
+pub const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 /// No secret is longer.
 pub(super) const MAX_SECRET_BYTES: u64 = 64 * 1024;
 /// How many secrets are remembered to be hidden; the oldest make room.
@@ -61,6 +63,10 @@ pub enum SecretError {
     OpenFolder { path: PathBuf, user: u32 },
     #[error("secret: the variable {0} is not set or empty; set it where the program is started")]
     Unset(String),
+    #[error(
+        "secret: there is no credential {0}, because no service manager started this; start it as a service with LoadCredential={0}:FILE"
+    )]
+    NoService(String),
 }
 
 /// Reads secrets from where they are kept, each time anew, and remembers what to hide. All clones are one.
@@ -177,6 +183,11 @@ pub fn read(source: &SecretSource, variable: &dyn Fn(&str) -> Option<String>) ->
             secret.ok_or_else(|| SecretError::Unset(name.clone()))
         }
         SecretSource::File(path) => file(path),
+        SecretSource::Credential(name) => {
+            let folder = variable(CREDENTIALS).filter(|folder| !folder.is_empty());
+            let path = folder.map(|folder| Path::new(&folder).join(name)).ok_or_else(|| SecretError::NoService(name.clone()))?;
+            checked(&path, Keeper::ServiceManager)
+        }
     }
 }
 
@@ -185,7 +196,34 @@ fn proper(text: &str) -> Option<Secret> {
     (!text.trim().is_empty()).then(|| Secret(text.to_owned()))
 }
 
+/// Who put a secret where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keeper {
+    /// The user that runs this.
+    User,
+    /// systemd, as root or as that user.
+    ServiceManager,
+}
+
+impl Keeper {
+    fn may_be(self, owner: u32, user: u32) -> bool {
+        owner == user || self == Self::ServiceManager && owner == 0
+    }
+
+    /// The rights that nobody may have: any but the owner's. Those of the service in an access control list show as the group's.
+    const fn forbidden(self) -> u32 {
+        match self {
+            Self::User => 0o077,
+            Self::ServiceManager => 0o037,
+        }
+    }
+}
+
 pub(super) fn file(path: &Path) -> Result<Secret, SecretError> {
+    checked(path, Keeper::User)
+}
+
+fn checked(path: &Path, keeper: Keeper) -> Result<Secret, SecretError> {
     let unreadable = |source| SecretError::Unreadable { path: path.to_owned(), source };
     let file = open(path)?;
     let facts = file.metadata().map_err(unreadable)?;
@@ -193,10 +231,10 @@ pub(super) fn file(path: &Path) -> Result<Secret, SecretError> {
     if !facts.is_file() {
         return Err(SecretError::NotRegular(path.to_owned()));
     }
-    if facts.uid() != user {
+    if !keeper.may_be(facts.uid(), user) {
         return Err(SecretError::Foreign { path: path.to_owned(), owner: facts.uid(), user });
     }
-    if facts.mode() & 0o077 != 0 {
+    if facts.mode() & keeper.forbidden() != 0 {
         return Err(SecretError::TooOpen(path.to_owned()));
     }
     let mut text = String::new();
@@ -285,6 +323,31 @@ mod tests {
         }
         open_to(at("good"), 0o400);
         assert_eq!(file("good"), Ok("s3cret".into()));
+    }
+
+    #[test]
+    fn a_credential_is_taken_as_systemd_hands_it_over_and_no_other_way() {
+        let folder = kept(&[("key", b"s3cret\n")]);
+        let source = SecretSource::Credential("key".into());
+        let told = |folder: Option<&Path>| {
+            let variable = |name: &str| (name == CREDENTIALS).then(|| folder?.to_str().map(str::to_owned)).flatten();
+            read(&source, &variable).map(|secret| secret.reveal().to_owned()).map_err(|error| error.to_string())
+        };
+        for mode in [0o400, 0o440, 0o600] {
+            open_to(folder.path().join("key"), mode);
+            assert_eq!(told(Some(folder.path())), Ok("s3cret".into()), "{mode:o}");
+        }
+        for mode in [0o444, 0o460, 0o402] {
+            open_to(folder.path().join("key"), mode);
+            assert!(told(Some(folder.path())).is_err_and(|told| told.contains("group/world accessible")), "{mode:o}");
+        }
+        assert!(told(Some(Path::new("/no/such"))).is_err_and(|told| told.contains("cannot read /no/such/key")));
+        for nowhere in [None, Some(Path::new(""))] {
+            assert!(told(nowhere).is_err_and(|told| told.contains("LoadCredential=key:FILE")));
+        }
+        let (root, me, other) = (0, 1000, 1001);
+        let may = |keeper: Keeper| [root, me, other].map(|owner| keeper.may_be(owner, me));
+        assert_eq!((may(Keeper::User), may(Keeper::ServiceManager)), ([false, true, false], [true, true, false]));
     }
 
     #[test]

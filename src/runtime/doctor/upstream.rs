@@ -45,6 +45,9 @@ pub(super) async fn secrets<'a>(
                 Finding::good(subject, Area::Configuration, format!("{} is for its owner alone", path.display()))
             }
             (Ok(_), SecretSource::Env(name)) => Finding::good(subject, Area::Configuration, format!("the variable {name} is set")),
+            (Ok(_), SecretSource::Credential(name)) => {
+                Finding::good(subject, Area::Configuration, format!("the credential {name} was handed over"))
+            }
             (Err(error), _) => Finding::bad(subject, Area::Configuration, chain(&error), to_do_about(&source)),
         });
     }
@@ -58,6 +61,7 @@ fn to_do_about(source: &SecretSource) -> String {
             format!("put the secret there, and nothing else: chown \"$USER\" {path} && chmod 600 {path}")
         }
         SecretSource::Env(name) => format!("export {name} where the program is started"),
+        SecretSource::Credential(name) => format!("write LoadCredential={name}:FILE into the service's unit, and restart it"),
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::{
     manifest::{LimitsSpec, OauthSpec, SandboxSpec, SecretSource, SurfaceSpec, TransportSpec},
     process::{Backoff, Confinement, Limits, Sandbox},
+    secret::CREDENTIALS,
     vocab::{Name, Span},
 };
 
@@ -64,6 +65,7 @@ pub(super) enum Way {
 pub(super) enum Bearer {
     File(PathBuf),
     Env(String),
+    Credential(String),
 }
 
 /// A pattern in `LAS_ONLY` or `LAS_SKIP` that cannot be read.
@@ -87,14 +89,16 @@ impl LasConfig {
         Self { surfaces, workspace: workspace.to_owned(), patience, pace, tokens: tokens.to_owned() }
     }
 
-    /// The variables that hold bearers, which Las must see.
+    /// The variables that hold bearers or tell where credentials are, which Las must see.
     pub(super) fn bearer_variables<'a>(&'a self) -> BTreeSet<&'a str> {
         let variable = |source: &'a SecretSource| match source {
             SecretSource::Env(name) => Some(name.as_str()),
+            SecretSource::Credential(_) => Some(CREDENTIALS),
             SecretSource::File(_) => None,
         };
         let of = move |joined: &'a Joined| match &joined.way {
             Way::Url { bearer: Some(Bearer::Env(name)), .. } => vec![name.as_str()],
+            Way::Url { bearer: Some(Bearer::Credential(_)), .. } => vec![CREDENTIALS],
             Way::Url { oauth: Some(oauth), .. } => {
                 [&oauth.client_secret, &oauth.private_key].into_iter().flatten().filter_map(variable).collect()
             }
@@ -167,6 +171,7 @@ impl From<SecretSource> for Bearer {
         match source {
             SecretSource::File(path) => Self::File(path),
             SecretSource::Env(name) => Self::Env(name),
+            SecretSource::Credential(name) => Self::Credential(name),
         }
     }
 }
@@ -176,6 +181,7 @@ impl From<Bearer> for SecretSource {
         match bearer {
             Bearer::File(path) => Self::File(path),
             Bearer::Env(name) => Self::Env(name),
+            Bearer::Credential(name) => Self::Credential(name),
         }
     }
 }
@@ -263,9 +269,15 @@ mod tests {
             resource: None,
             redirect: url(),
         };
+        let handed = Some(SecretSource::Credential("key".to_owned()));
+        let given = spec(TransportSpec::Url { url: url(), bearer: handed, oauth: None });
         let asking = spec(TransportSpec::Url { url: url(), bearer: None, oauth: Some(Box::new(oauth)) });
-        let surfaces = BTreeMap::from([("far".parse().unwrap(), remote), ("farther".parse().unwrap(), asking)]);
-        let config = LasConfig::new(&surfaces, (Path::new("/w"), Path::new("/h/oauth")), Span::from_secs(1), Backoff::default());
-        assert_eq!(config.bearer_variables(), BTreeSet::from(["HUSH", "TOKEN"]));
+        let of = |surfaces: Vec<SurfaceSpec>| {
+            let names = ["far", "farther"].map(|name| name.parse().unwrap());
+            let surfaces = names.into_iter().zip(surfaces).collect();
+            LasConfig::new(&surfaces, (Path::new("/w"), Path::new("/h/oauth")), Span::from_secs(1), Backoff::default())
+        };
+        assert_eq!(of(vec![given]).bearer_variables(), BTreeSet::from(["CREDENTIALS_DIRECTORY"]));
+        assert_eq!(of(vec![remote, asking]).bearer_variables(), BTreeSet::from(["HUSH", "TOKEN"]));
     }
 }
