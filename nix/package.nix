@@ -20,6 +20,8 @@ rustPlatform.buildRustPackage {
   postInstall = ''
     for shell in bash fish zsh; do "$out/bin/singularity" completion "$shell" > "singularity.$shell"; done
     installShellCompletion singularity.{bash,fish,zsh}
+    "$out/bin/singularity" man --write man
+    installManPage man/*.1
   '';
 
   meta = {

@@ -36,6 +36,7 @@ fn the_help_of_every_verb_is_as_it_was_reviewed() {
         "explain",
         "model",
         "completion",
+        "man",
         "version",
     ];
     let mut help = String::new();

@@ -129,6 +129,11 @@ Examples:
     /// Print a completion script for a shell.
     #[command(after_help = "Example:\n  singularity completion bash > /etc/bash_completion.d/singularity")]
     Completion(Completion),
+    /// Print the manual page of a command, or write those of all commands.
+    #[command(
+        after_help = "Examples:\n  singularity man | man -l -\n  singularity man state verify | man -l -\n  singularity man --write /usr/local/share/man/man1"
+    )]
+    Man(ManPages),
     /// Join the surfaces that manifests declare into one MCP server, on standard input and output or over HTTP.
     #[command(
         after_help = "Without -f it waits to be told by the daemon what to join.\n\nExamples:\n  singularity las -f manifests/ --only files,time\n  singularity las -f manifests/ --http 127.0.0.1:8080\n  singularity las -f manifests/ --http 0.0.0.0:8080 --bearer-file bearer"
@@ -365,6 +370,17 @@ pub(super) enum Model {
 #[derive(Debug, Args)]
 pub(super) struct Completion {
     pub shell: clap_complete::Shell,
+}
+
+/// Arguments of `man`.
+#[derive(Debug, Args)]
+pub(super) struct ManPages {
+    /// The command; without it the program itself.
+    #[arg(conflicts_with = "write")]
+    pub command: Vec<String>,
+    /// Write every page into this folder in the place of printing one.
+    #[arg(long, value_name = "DIR")]
+    pub write: Option<PathBuf>,
 }
 
 /// Arguments of the supervisor mode.

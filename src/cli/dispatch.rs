@@ -9,7 +9,7 @@ use super::{
     context::Context,
     decide, doctor,
     failure::{Class, Failure},
-    get, las, logs, model, offline, operate, questions, serve, single, state, stop,
+    get, las, logs, man, model, offline, operate, questions, serve, single, state, stop,
 };
 use crate::{
     process,
@@ -50,6 +50,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Schema(schema) => offline::schema(&schema),
         Verb::Explain(explain) => offline::explain(&explain),
         Verb::Completion(completion) => offline::completion(&completion),
+        Verb::Man(pages) => man::man(&pages),
         Verb::Version => offline::version(),
         Verb::State(verb) => state::state(&context, &verb),
         Verb::Model(verb) => model::model(&context, &verb),

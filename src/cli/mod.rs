@@ -13,6 +13,7 @@ mod get;
 mod history;
 mod las;
 mod logs;
+mod man;
 mod model;
 mod offline;
 mod operate;

@@ -1,4 +1,4 @@
-use std::io;
+use std::{io, path::Path};
 
 use clap::CommandFactory as _;
 
@@ -29,17 +29,20 @@ pub(super) fn schema(arguments: &Schema) -> Result<(), Failure> {
         };
         return print(&format!("{schema:#}\n"));
     };
-    let write = || -> io::Result<()> {
-        std::fs::create_dir_all(folder)?;
-        for (name, schema) in &schemas {
-            let mut file = tempfile::Builder::new().permissions(world_readable()).tempfile_in(folder)?;
-            io::Write::write_all(&mut file, format!("{schema:#}\n").as_bytes())?;
-            file.persist(folder.join(name)).map_err(|error| error.error)?;
-        }
-        Ok(())
-    };
-    write().map_err(|error| Failure::of(Class::State, &error))?;
+    let texts: Vec<(String, String)> = schemas.iter().map(|(name, schema)| (name.clone(), format!("{schema:#}\n"))).collect();
+    write_all(folder, &texts).map_err(|error| Failure::of(Class::State, &error))?;
     say(&format!("{} schemas are in {}", schemas.len(), folder.display()));
+    Ok(())
+}
+
+/// Writes files for everyone to read, each as a whole.
+pub(super) fn write_all(folder: &Path, files: &[(String, String)]) -> io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    for (name, text) in files {
+        let mut file = tempfile::Builder::new().permissions(world_readable()).tempfile_in(folder)?;
+        io::Write::write_all(&mut file, text.as_bytes())?;
+        file.persist(folder.join(name)).map_err(|error| error.error)?;
+    }
     Ok(())
 }
 
