@@ -207,8 +207,10 @@ fn the_process_outlives_each_being_and_ends_with_the_last() {
 
 #[test]
 fn a_daemon_that_is_killed_leaves_no_process() {
-    let scene = scene(&["ada", "bob"]);
-    let process = scene.process("ada");
+    let mut scene = scene(&["ada", "bob"]);
+    scene.declare(", STAYS = \"1\"");
+    wait_until(PATIENT, "it is the one that stays", || Some(scene.process("ada")) == scene.started().get(1).copied());
+    let process = scene.process("bob");
     let below = proc::descendants(scene.home.daemon().unwrap().pid);
     assert!(below.iter().any(|below| below.pid == process));
     scene.home.daemon().unwrap().kill();

@@ -1,4 +1,6 @@
-"""An MCP server that many use: it notes each process of it, and its tools say which process they are of, wait, and ask."""
+"""An MCP server that many use: it notes each process of it, and its tools say which process they are of, wait, and ask.
+
+Where STAYS is set, it does not end by itself when its stdin does."""
 import json, os, pathlib, sys, threading, time
 
 here = pathlib.Path(os.environ["TRACES"])
@@ -42,3 +44,6 @@ for line in sys.stdin:
         answer(asking.pop(id), json.dumps(asked.get("result") or asked["error"]))
     elif method is not None and id is not None:
         say(id=id, error={"code": -32601, "message": "method not found"})
+
+if "STAYS" in os.environ:
+    time.sleep(1000)
