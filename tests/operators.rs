@@ -304,10 +304,10 @@ fn what_was_applied_before_is_kept_compared_and_taken_back_as_a_new_revision() {
 #[test]
 fn a_rollback_that_would_break_a_promise_changes_nothing_and_says_which() {
     let (home, server) = (Home::new(), chatty());
-    let manifest = home.write("ada.toml", &fleet(&server, "budget = { starting = \"7\" }"));
+    home.write("ada.toml", &fleet(&server, "budget = { starting = \"7\" }"));
     home.run_within(PATIENT, &["apply", "-f", "ada.toml"]).ok();
     home.run(&["delete", "being/ada", "--purge"]).ok();
-    fs::write(&manifest, fleet(&server, "budget = { starting = \"20\" }")).expect("a file can be written");
+    home.write("ada.toml", &fleet(&server, "budget = { starting = \"20\" }"));
     home.run_within(PATIENT, &["apply", "-f", "ada.toml"]).ok();
     wait_until(SOON, "its birth", || row(&home, "ada")["being"]["agent_id"].is_string());
 
