@@ -87,7 +87,7 @@ fn cycle(n: usize) -> Vec<Event> {
     let call = ToolCall::new(&call_id, &tool, format!(r#"{{"path":"notes.txt","content":"note {n}"}}"#));
     let cost = Cost { api: Usd::ZERO, instance: Usd::ZERO, tokens: 300 };
     vec![
-        Event::CycleStarted { framing: format!("Begin autonomous cycle {n}. Balance: 1 USD."), stimulus: None },
+        Event::CycleStarted { framing: format!("Begin autonomous cycle {n}. Balance: 1 USD."), stimulus: None, slot: None },
         cost.into(),
         Event::ModelCompleted {
             model: "smol".into(),

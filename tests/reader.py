@@ -46,11 +46,14 @@ class Life:
         self.starting = decimal.Decimal(birth["starting"])
         self.spent, self.earned = decimal.Decimal(0), decimal.Decimal(0)
         self.granted, self.credited, self.conversation, self.cycle, self.status = {}, set(), [], 0, "starting"
+        self.slot = None
 
     def apply(self, event):
         kind = event["type"]
         if kind == "cycle_started":
             self.cycle, self.status = event["cycle"], "running"
+            assert "slot" not in event or self.slot is None or event["slot"] > self.slot, "a slot is taken once"
+            self.slot = event.get("slot", self.slot)
             self.conversation.append(("user", event["framing"]))
             if "stimulus" in event:
                 self.conversation.append(("user", "External observation for this cycle: " + event["stimulus"]))
@@ -78,7 +81,7 @@ class Life:
 
     def picture(self):
         remaining = self.starting + sum(self.granted.values()) + self.earned - self.spent
-        return {"cycle": self.cycle, "status": self.status, "remaining": remaining, "conversation": self.conversation}
+        return {"cycle": self.cycle, "slot": self.slot, "status": self.status, "remaining": remaining, "conversation": self.conversation}
 
 
 def main(folder):
@@ -99,6 +102,7 @@ def main(folder):
     assert state["schema_version"] == "being-v1"
     shown = {
         "cycle": state["cycle"],
+        "slot": state.get("slot"),
         "status": state["status"],
         "remaining": decimal.Decimal(state["budget"]["remaining"]),
         "conversation": [(message["role"], message.get("content")) for message in state["conversation"]],

@@ -28,6 +28,7 @@ impl AgentState {
             mind: birth.mind.clone(),
             status: BeingStatus::Starting,
             cycle: 0,
+            slot: None,
             budget: Budget::new(birth.starting),
             folded: Folded::default(),
             conversation: Vec::new(),
@@ -55,9 +56,10 @@ impl AgentState {
         }
         match event {
             Event::Started { .. } => self.status = BeingStatus::Starting,
-            Event::CycleStarted { framing, stimulus } => {
+            Event::CycleStarted { framing, stimulus, slot } => {
                 self.status = BeingStatus::Running;
                 self.cycle = cycle;
+                self.slot = self.slot.max(*slot);
                 self.budget.begin_cycle();
                 self.conversation.push(ChatMessage::user(framing));
                 let observed =

@@ -30,6 +30,9 @@ pub enum Event {
         framing: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stimulus: Option<String>,
+        /// The slot of the schedule that it took, if it took one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        slot: Option<Timestamp>,
     },
     ModelCompleted {
         model: String,

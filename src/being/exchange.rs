@@ -13,13 +13,15 @@ use super::{
     question::{Answer, Form, Question},
     report::Report,
 };
-use crate::vocab::{Span, Usd};
+use crate::vocab::{Span, Timestamp, Usd};
 
 /// What a being is told.
 #[derive(Debug)]
 pub enum Input {
     /// It is time for a cycle.
     Wake,
+    /// It is time for a cycle that takes this slot of the schedule.
+    Due { slot: Timestamp },
     /// A model answered, or could not.
     Thought { result: Result<Thought, ThinkError>, elapsed: Span },
     /// There are other tools than those that the model was to be asked with, `after` a wait: it is asked with these.
@@ -96,7 +98,7 @@ pub enum Effect {
     Call(ToolCall),
     /// Wait for a person's word about a call; answer with [`Input::Answered`].
     Ask(Box<Question>),
-    /// The cycle is over; send [`Input::Wake`] when it is time for the next.
+    /// The cycle is over; send [`Input::Wake`] or [`Input::Due`] when it is time for the next.
     Rest(Report),
     /// No more effects will come: close what belongs to the being, then send [`Input::Closed`].
     End(Ending),

@@ -4,6 +4,7 @@
 mod apply;
 mod asking;
 mod budget;
+mod cadence;
 mod chat;
 mod days;
 mod event;
@@ -30,6 +31,7 @@ mod simulation;
 pub(crate) mod testing;
 
 pub use budget::{Budget, Cost, Price};
+pub use cadence::{Cadence, Next, Past};
 pub use chat::{ChatMessage, ChatRequest, Completion, Finish, FunctionCall, Role, ToolCall, ToolCallKind, ToolDefinition, Usage};
 pub use days::Days;
 pub use event::{Birth, Event, OpenCall, Record};

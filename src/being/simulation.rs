@@ -6,6 +6,9 @@ use proptest::prelude::*;
 use serde_json::json;
 use uuid::Uuid;
 
+#[path = "simulation_slots.rs"]
+mod slots;
+
 use super::{
     ActionRecord, AgentState, Answer, Approval, Being, ChatRequest, ChildStatus, Closed, Completion, Counter, Effect, Ending,
     Event, Finish, Input, Limit, Limits, Offer, Outcome, Price, Ready, Record, Retry, Revenue, Rules, Spawn, Status, ThinkError,
@@ -33,6 +36,7 @@ pub(super) struct World {
     earned: BTreeMap<String, String>,
     /// Whether calls ask for children.
     pub(super) spawns: bool,
+    schedule: slots::Schedule,
 }
 
 /// A seeded source of luck (SplitMix64): the same seed is the same life.
@@ -71,6 +75,7 @@ impl World {
             crashes: 0,
             earned: BTreeMap::new(),
             spawns: false,
+            schedule: slots::Schedule::new(),
         };
         world.write(0, vec![birth]);
         world
@@ -120,10 +125,6 @@ impl World {
         messages.sum()
     }
 
-    fn folds(&self) -> usize {
-        self.journal.iter().filter(|record| matches!(record.event, Event::Folded { .. })).count()
-    }
-
     pub(super) fn open_calls(&self) -> BTreeSet<String> {
         let mut open = BTreeSet::new();
         for record in &self.journal {
@@ -160,7 +161,7 @@ impl World {
         let mut being = Being::new(self.replay());
         let ready = being.recover(&open, self.now);
         self.persist(&being, ready.facts)?;
-        let mut input = Input::Wake;
+        let mut input = self.wake();
         for _ in 0..steps {
             let Ready { facts, then } = being.step(rules, input, self.now);
             self.persist(&being, facts)?;
@@ -235,7 +236,7 @@ impl World {
                 let number = question.number - u64::from(self.luck.percent(10));
                 Ok(Input::Answered { number, answer })
             }
-            Effect::Rest(_) => Ok(Input::Wake),
+            Effect::Rest(_) => Ok(self.wake()),
             Effect::End(ending) => Ok(Input::Closed { failed: matches!(ending, Ending::Upstream { .. }) }),
         }
     }
@@ -315,6 +316,7 @@ pub(super) fn rules(context_tokens: u32, limits: Limits) -> Rules {
 
 pub(super) fn check(world: &World) {
     let state = world.replay();
+    slots::check(&world.journal, &state);
     assert_eq!(state.folded.messages + u64::try_from(state.conversation.len()).unwrap(), world.said(), "no message is lost");
     assert!(state.budget.is_balanced(), "money is what its parts say: {:?}", state.budget);
     assert_eq!(world.spent_while_closed, 0, "nothing is spent while the gate is closed");

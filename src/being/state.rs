@@ -25,6 +25,9 @@ pub struct AgentState {
     pub mind: Mind,
     pub status: BeingStatus,
     pub cycle: u64,
+    /// The newest slot of its schedule that a cycle took; it only rises.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<Timestamp>,
     pub budget: Budget,
     /// What was folded out of the conversation.
     #[serde(default, skip_serializing_if = "Folded::is_nothing")]

@@ -160,8 +160,11 @@ impl Being {
             (turn, Input::Stop) => self.stop(turn, &mut ready, now),
             (Turn::Resting, Input::Capped(closed)) => self.hold(closed, Vec::new(), &mut ready, now),
             (Turn::Thinking { cycle, .. }, Input::Capped(closed)) => self.hold(closed, cycle.actions, &mut ready, now),
-            (Turn::Resting, Input::Wake) => self.begin(rules, &mut ready, now),
-            (Turn::Asking { cycle, queue }, Input::Wake) => self.ask_again(rules, cycle, queue, &mut ready, now),
+            (Turn::Resting, Input::Wake) => self.begin(rules, None, &mut ready, now),
+            (Turn::Resting, Input::Due { slot }) => self.begin(rules, Some(slot), &mut ready, now),
+            (Turn::Asking { cycle, queue }, Input::Wake | Input::Due { .. }) => {
+                self.ask_again(rules, cycle, queue, &mut ready, now)
+            }
             (Turn::Asking { cycle, queue }, Input::Answered { number, answer }) if self.state.questions.is_waiting(number) => {
                 self.note(&mut ready, Event::InputAnswered { number, answer }, now);
                 self.ask_again(rules, cycle, queue, &mut ready, now)
@@ -189,6 +192,7 @@ impl Being {
             (
                 turn,
                 Input::Wake
+                | Input::Due { .. }
                 | Input::Retooled { .. }
                 | Input::Elicited(_)
                 | Input::Thought { .. }
@@ -208,14 +212,15 @@ impl Being {
         ready.facts.push(event);
     }
 
-    /// Begins a cycle: gate, framing, first round (SPEC §4).
-    fn begin(&mut self, rules: &Rules, ready: &mut Ready, now: Timestamp) -> Turn {
+    /// Begins a cycle: gate, framing, first round (SPEC §4). A slot that was taken before is not taken again.
+    fn begin(&mut self, rules: &Rules, slot: Option<Timestamp>, ready: &mut Ready, now: Timestamp) -> Turn {
         if let Some(closed) = self.closed(rules, now) {
             return self.hold(closed, Vec::new(), ready, now);
         }
         self.window.widen();
         let stimulus = rules.stimulus.clone().filter(|_| self.state.cycle == 0);
-        self.note(ready, Event::CycleStarted { framing: framing(&self.state), stimulus }, now);
+        let slot = slot.filter(|slot| Some(*slot) > self.state.slot);
+        self.note(ready, Event::CycleStarted { framing: framing(&self.state), stimulus, slot }, now);
         self.think(rules, Cycle::default(), (1, Span::ZERO), ready, now)
     }
 

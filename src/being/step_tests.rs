@@ -87,7 +87,7 @@ fn old() -> Being {
     let mut state = testing::state();
     for cycle in 1..=2_000_u64 {
         let framing = framing(&AgentState { cycle: cycle - 1, ..testing::state() });
-        state.absorb(&Event::CycleStarted { framing, stimulus: None }, cycle, Timestamp::UNIX_EPOCH);
+        state.absorb(&Event::CycleStarted { framing, stimulus: None, slot: None }, cycle, Timestamp::UNIX_EPOCH);
         state.conversation.push(ChatMessage::assistant(Some(format!("I thought about {cycle}.")), Vec::new()));
     }
     Being::new(state)

@@ -155,6 +155,8 @@ fn of_state(state: &AgentState, name: &Name, dir: &std::path::Path) -> BeingFact
         parent: name.parent().map(|parent| Address::new(Kind::Being, parent).to_string()),
         agent_id: Some(state.identity.agent_id.clone()),
         activity: "at rest".to_owned(),
+        next_wake: None,
+        next_wake_because: None,
         status: state.status.to_string(),
         cycle: state.cycle,
         model: state.mind.current_model.clone(),

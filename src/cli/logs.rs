@@ -120,6 +120,7 @@ fn told(json: &str) -> String {
         }
         "child_changed" => format!("{} is {}", text("id"), text("status")),
         "funds_granted" => format!("{} USD as {}", text("usd"), text("id")),
+        "cycle_started" => text("slot").to_owned(),
         "warning" | "told" => text("message").to_owned(),
         "folded" => format!("{} messages", record.get("messages").cloned().unwrap_or_default()),
         "stopped" => text("status").to_owned(),

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::children::ChildrenDocument;
+use super::cycle::CycleDocument;
 use super::scalar::{Glob, HexDigest, HttpUrl, Identifier, Money, ObjectName, SizeText, SpanText, ToolName};
 
 /// A whole manifest: any number of models, surfaces, caps and beings, and the defaults that are merged under them.
@@ -385,21 +386,6 @@ pub(crate) struct LasDocument {
     /// Another program in the place of the built-in Las: it is told `only` and `skip` as they are, and knows surfaces of its own.
     #[schemars(length(min = 1, max = 256), inner(length(max = 32_768)))]
     pub command: Option<Vec<String>>,
-}
-
-/// When a being wakes, and how long a turn may be.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-#[schemars(title = "Cycle")]
-pub(crate) struct CycleDocument {
-    /// How long the being rests between two cycles.
-    pub every: Option<SpanText>,
-    /// How often a cycle may ask the model before it ends.
-    #[schemars(range(min = 1, max = 10_000))]
-    pub max_tool_rounds: Option<u32>,
-    /// The being rests for good after this many cycles of its life.
-    #[schemars(range(min = 1))]
-    pub limit: Option<u64>,
 }
 
 /// What a being may spend.

@@ -25,6 +25,7 @@
 mod check;
 mod children;
 mod confine;
+mod cycle;
 mod document;
 mod explain;
 mod layer;
@@ -52,6 +53,6 @@ pub use schema::{manifest_schema, schema_of, schemas};
 pub use settings::{SETTINGS, Setting, SettingForm, Variables};
 pub use spec::{
     BeingSpec, Boundary, BudgetSpec, CapSpec, CapabilitySpec, ChildrenSpec, ClientAuth, CycleSpec, ExternalLas, Fleet, Grant,
-    LasSpec, LimitsSpec, ModelSpec, MostSpec, OauthSpec, PromptPolicy, ProviderSpec, SandboxSpec, Scope, SecretSource, SurfaceSpec,
-    ToolTerms, TransportSpec, selects,
+    LasSpec, LimitsSpec, Missed, ModelSpec, MostSpec, OauthSpec, PromptPolicy, ProviderSpec, SandboxSpec, Scope, SecretSource,
+    SurfaceSpec, ToolTerms, TransportSpec, selects,
 };

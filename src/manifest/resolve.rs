@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use globset::{Glob, GlobMatcher};
 
 use super::{
-    BeingSpec, Boundary, BudgetSpec, CapSpec, CapabilitySpec, CycleSpec, ExternalLas, LasSpec, ModelSpec, PromptPolicy,
-    ProviderSpec, Scope, SurfaceSpec, TransportSpec,
+    BeingSpec, Boundary, BudgetSpec, CapSpec, CapabilitySpec, ExternalLas, LasSpec, ModelSpec, PromptPolicy, ProviderSpec, Scope,
+    SurfaceSpec, TransportSpec,
     check::Cx,
-    children, confine,
+    children, confine, cycle,
     document::{
         BeingDocument, BoundaryName, BudgetDocument, CapDocument, GrantDocument, IdentityDocument, LasDocument, ModelDocument,
         PromptPolicyName, ProviderName, ScopeName, SurfaceDocument,
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     being::{DeclaredIdentity, Price},
-    vocab::{Name, Span, Usd},
+    vocab::{Name, Usd},
 };
 
 /// Bytes of a prompt and of a stimulus (SPEC §4, §6).
@@ -245,7 +245,7 @@ pub(crate) fn cap(document: &CapDocument, cx: &mut Cx<'_>) -> Option<CapSpec> {
 pub(crate) fn being(document: &BeingDocument, cx: &mut Cx<'_>) -> Option<BeingSpec> {
     let models = models(document, cx);
     let las = las(document.las.as_ref(), cx);
-    let cycle = cycle(document, cx);
+    let cycle = document.cycle.as_ref().and_then(|document| cycle::resolve(document, cx));
     let budget = budget(document.budget.as_ref(), cx);
     let grants = grants(document.grant.as_deref().unwrap_or_default(), cx);
     let capabilities = capabilities(document, cx);
@@ -374,15 +374,6 @@ fn matchers(key: &str, globs: &[scalar::Glob], cx: &mut Cx<'_>) -> Vec<GlobMatch
         matchers.push(matcher);
     }
     matchers
-}
-
-fn cycle(document: &BeingDocument, cx: &mut Cx<'_>) -> Option<CycleSpec> {
-    let cycle = document.cycle.as_ref()?;
-    let every: Span = cycle.every.as_ref().map_or(Ok(Span::default()), |span| span.0.parse()).ok()?;
-    if cycle.max_tool_rounds == Some(0) {
-        cx.fault(&["cycle", "max_tool_rounds"], "max tool rounds must be positive", None);
-    }
-    Some(CycleSpec { every, max_tool_rounds: cycle.max_tool_rounds.unwrap_or(1), limit: cycle.limit })
 }
 
 fn grants(documents: &[GrantDocument], cx: &mut Cx<'_>) -> BTreeMap<String, Usd> {

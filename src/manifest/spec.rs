@@ -304,9 +304,42 @@ pub struct ExternalLas {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CycleSpec {
     pub every: Span,
+    #[serde(default, skip_serializing_if = "Missed::is_once")]
+    pub missed: Missed,
+    /// Over how long beings with one schedule are spread; `None` is as long as fits it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Span>,
     pub max_tool_rounds: u32,
     /// The being rests for good after this many cycles of its life.
     pub limit: Option<u64>,
+}
+
+impl CycleSpec {
+    /// Tells whether its cycles begin at instants of the wall clock, and not so long after each other.
+    pub fn is_anchored(&self) -> bool {
+        self.every >= Self::ANCHORED_FROM
+    }
+
+    /// The shortest `every` that is anchored to the wall clock.
+    pub const ANCHORED_FROM: Span = Span::from_secs(10);
+}
+
+/// What becomes of cycles whose time passed while the being could not begin them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Missed {
+    /// One cycle makes up for all of them.
+    #[default]
+    Once,
+    /// They do not take place.
+    Skip,
+}
+
+impl Missed {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_once(&self) -> bool {
+        *self == Self::Once
+    }
 }
 
 /// What a being may spend.

@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     BeingFacts, Condition, ConditionKind, HoldFacts, List, ObjectStatus, QuestionFacts, Reconciler, Status, SurfaceFacts,
     reconciler::{Refusal, Refused},
-    status::{activity, conditions},
+    status::{activity, conditions, next_wake},
 };
 use crate::{
     manifest::Fleet,
@@ -208,9 +208,12 @@ impl Reconciler {
         };
         let (view, snapshot) = (unit.view(), unit.snapshot());
         let is_in_force = self.assignment(name).is_some_and(|wanted| *view.assignment == wanted);
+        let wake = next_wake(&view, snapshot.as_ref());
         let facts = BeingFacts {
             agent_id: snapshot.as_ref().map(|snapshot| snapshot.agent_id.clone()),
-            activity: activity(&view, snapshot.as_ref()),
+            activity: activity(&view, snapshot.as_ref(), self.ground.clock.now()),
+            next_wake: wake.as_ref().map(|(at, _)| at.to_string()),
+            next_wake_because: wake.map(|(_, because)| because),
             status: snapshot.as_ref().map_or_else(|| "unknown".to_owned(), |snapshot| snapshot.status.to_string()),
             cycle: snapshot.as_ref().map_or(0, |snapshot| snapshot.cycle),
             model: snapshot.as_ref().map_or_else(String::new, |snapshot| snapshot.current_model.clone()),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     runtime::{Assignment, Closed, Failure, Form, Limit, Phase, Question, Snapshot, UnitPhase, UnitView},
-    vocab::{Hold, Name},
+    vocab::{Hold, Name, Timestamp, day_of},
 };
 
 /// What the daemon knows, for people and programs.
@@ -115,6 +115,14 @@ pub struct BeingFacts {
     /// What it does now, in words.
     #[schemars(title = "Activity")]
     pub activity: String,
+    /// When its next cycle begins, while it rests until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "Next wake")]
+    pub next_wake: Option<String>,
+    /// Why then: what its schedule is, and what was missed of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "Next wake because")]
+    pub next_wake_because: Option<String>,
     /// The status that its state carries.
     #[schemars(title = "Status")]
     pub status: String,
@@ -363,8 +371,16 @@ fn paused(assignment: &Assignment) -> Option<String> {
     held.or(declared)
 }
 
+/// When a being that rests begins its next cycle, and why then.
+pub(super) fn next_wake(view: &UnitView, snapshot: Option<&Snapshot>) -> Option<(Timestamp, String)> {
+    match (&view.phase, &snapshot?.phase) {
+        (UnitPhase::Live, Phase::Resting { until, because }) => Some((*until, because.clone())),
+        _ => None,
+    }
+}
+
 /// What a being does, in words.
-pub(super) fn activity(view: &UnitView, snapshot: Option<&Snapshot>) -> String {
+pub(super) fn activity(view: &UnitView, snapshot: Option<&Snapshot>, now: Timestamp) -> String {
     match (&view.phase, snapshot.map(|snapshot| &snapshot.phase)) {
         (UnitPhase::Booting, _) | (UnitPhase::Live, None) => "starting".to_owned(),
         (UnitPhase::Live, Some(phase)) => match phase {
@@ -376,7 +392,10 @@ pub(super) fn activity(view: &UnitView, snapshot: Option<&Snapshot>) -> String {
                 let what = if is_form { "an answer to" } else { "approval of" };
                 format!("waiting for {what} {tool} until {}", until.strftime("%Y-%m-%d %H:%MZ"))
             }
-            Phase::Resting { until } => format!("resting until {}", until.strftime("%H:%M:%SZ")),
+            Phase::Resting { until, because } => {
+                let form = if day_of(*until) == day_of(now) { "%H:%M:%SZ" } else { "%Y-%m-%d %H:%M:%SZ" };
+                format!("resting until {} ({because})", until.strftime(form))
+            }
             Phase::Paused => paused(&view.assignment).unwrap_or_else(|| "paused".to_owned()),
             Phase::Exhausted { because: Closed { worst: None, .. } } => "out of money".to_owned(),
             Phase::Exhausted { .. } => "too little money for a call".to_owned(),

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::{sync::watch, task::JoinSet};
 
-use super::{Assignment, Driver, Ground, Snapshot, UnitView, Until};
+use super::{Assignment, Driver, Ground, Snapshot, UnitView, Until, clock::Stopwatch};
 use crate::{
     being::{Being, ToolDefinition},
     manifest::SurfaceSpec,
@@ -138,6 +138,7 @@ pub async fn animate(
     }
     let begun = recovered.open_calls.into_iter().map(|call| call.call_id).collect();
     let rules = assignment.rules(tools.toolbox.definitions(), until);
+    let (cadence, since) = (assignment.cadence(), ground.clock.now());
     let driver = Driver {
         ground,
         assignment,
@@ -150,6 +151,9 @@ pub async fn animate(
         in_force,
         until,
         pass: None,
+        cadence,
+        since,
+        up: Stopwatch::start(),
         last_report: None,
         idle: None,
         building: None,

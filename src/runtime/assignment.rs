@@ -5,11 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     being::{
-        AgentState, Approval, Birth, ChildTerms, Counter, DeclaredIdentity, Input, Limits, Mind, MindChange, Offer, Price, Retry,
-        Rules, ToolDefinition, default_prompt,
+        AgentState, Approval, Birth, Cadence, ChildTerms, Counter, DeclaredIdentity, Input, Limits, Mind, MindChange, Offer, Price,
+        Retry, Rules, ToolDefinition, default_prompt,
     },
     manifest::{
-        BeingSpec, Boundary, CapSpec, CapabilitySpec, ChildrenSpec, Fleet, PromptPolicy, ProviderSpec, SurfaceSpec, ToolTerms,
+        BeingSpec, Boundary, CapSpec, CapabilitySpec, ChildrenSpec, Fleet, Missed, PromptPolicy, ProviderSpec, SurfaceSpec,
+        ToolTerms,
     },
     runtime::{Fates, Until, ground::Ground},
     vocab::{Hold, Name},
@@ -96,6 +97,14 @@ impl Assignment {
         let identity = self.declared().pin(ground.pinned(self));
         let mind = Mind::new(self.prompt(), self.first_model());
         Birth { identity, mind, starting: self.being.budget.starting }
+    }
+
+    /// When the being's cycles begin.
+    pub fn cadence(&self) -> Cadence {
+        let cycle = &self.being.cycle;
+        let cadence = if cycle.is_anchored() { Cadence::every(cycle.every) } else { Cadence::pause(cycle.every) };
+        let cadence = if cycle.missed == Missed::Skip { cadence.skipping_missed() } else { cadence };
+        cadence.spread(self.name.as_str(), cycle.spread)
     }
 
     /// The rules of the being's cycles with the catalogue `tools`.

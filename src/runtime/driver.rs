@@ -12,9 +12,10 @@ use super::{
     ledger::Pass,
     questions::{NotAsked, Open, refuse},
     refit::{Building, finished},
+    rest::Waited,
 };
 use crate::{
-    being::{Being, Effect, Ending, Event, Input, Ready, Report, Rules, ToolCall, Word},
+    being::{Being, Cadence, Effect, Ending, Event, Input, Ready, Report, Rules, ToolCall, Word},
     model::Reach,
     store::{Life, StoreError},
     tool::Stamp,
@@ -90,6 +91,12 @@ pub struct Driver {
     pub(super) before: Option<Arc<Assignment>>,
     /// What lets the call under way through.
     pub(super) pass: Option<Pass>,
+    /// When its cycles begin.
+    pub(super) cadence: Cadence,
+    /// The wall time from which on slots count where none is known to be taken.
+    pub(super) since: Timestamp,
+    /// How long this process has had it.
+    pub(super) up: Stopwatch,
 }
 
 /// Waits until a stop is said once more. Edits are let go: the being that they are for has ended.
@@ -145,10 +152,14 @@ impl Driver {
         loop {
             let input = match next.take() {
                 None => match self.wait(woken, commands).await? {
-                    Waited::Wake => {
-                        woken = Some(Stopwatch::start());
+                    Waited::Wake { slot } => {
+                        (woken, self.since) = (Some(Stopwatch::start()), self.ground.clock.now());
                         self.take_stock().await?;
-                        self.wake()
+                        self.wake(slot)
+                    }
+                    Waited::Hold(because) => {
+                        woken = Some(Stopwatch::start());
+                        Input::Capped(because)
                     }
                     Waited::Next(effect) => {
                         next = Some(effect);
@@ -215,8 +226,14 @@ impl Driver {
         if self.life.wants_checkpoint() { self.draw() } else { Ok(()) }
     }
 
+    /// Shows what it does, to those who look; what they saw before is no news.
     pub(super) fn show(&self, phase: Phase) {
-        self.board.send_replace(Some(self.snapshot(phase)));
+        let snapshot = Some(self.snapshot(phase));
+        self.board.send_if_modified(|shown| {
+            let is_news = *shown != snapshot;
+            *shown = snapshot;
+            is_news
+        });
     }
 
     fn snapshot(&self, phase: Phase) -> Snapshot {
@@ -244,75 +261,6 @@ impl Driver {
                 Ok(())
             }
             done => done,
-        }
-    }
-
-    /// Waits until it is time for a cycle, or a command brings something else.
-    async fn wait(&mut self, woken: Option<Stopwatch>, commands: &mut mpsc::Receiver<Command>) -> Result<Waited, StoreError> {
-        loop {
-            let (phase, due) = self.due(woken);
-            let is_held = matches!(phase, Phase::Limited { .. });
-            self.show(phase.clone());
-            if self.is_done(due, woken) {
-                self.idle = Some(phase);
-                return Ok(self.tell(Input::Stop).await?.map_or(Waited::Wake, Waited::Next));
-            }
-            let until_due = async {
-                match due {
-                    Some(due) => tokio::time::sleep_until(due).await,
-                    None => std::future::pending().await,
-                }
-            };
-            let command = tokio::select! {
-                () = until_due => match is_held {
-                    true => continue,
-                    false => return Ok(Waited::Wake),
-                },
-                result = finished(&mut self.building) => {
-                    self.built(result).await?;
-                    continue;
-                }
-                command = commands.recv() => command,
-            };
-            match command {
-                Some(Command::Assign(assignment, reply)) => self.assign(*assignment, reply).await?,
-                Some(Command::Answer { number, reply, .. }) => refuse(reply, self.not_asked(number)),
-                Some(Command::Stop) | None => return Ok(self.tell(Input::Stop).await?.map_or(Waited::Wake, Waited::Next)),
-            }
-        }
-    }
-
-    /// Why the being rests, and until when; `None` is until somebody acts.
-    fn due(&self, woken: Option<Stopwatch>) -> (Phase, Option<tokio::time::Instant>) {
-        let spec = &self.assignment.being;
-        if self.assignment.is_paused() {
-            return (Phase::Paused, None);
-        }
-        // What a person said, or the time that passed, is heard whatever holds the next cycle.
-        if self.being.is_busy() {
-            return (Phase::Thinking, Some(Stopwatch::start().after(Duration::ZERO)));
-        }
-        let woken = match self.held() {
-            Some(held) if self.being.told() == Some(&held.because.limit) => return held.rest(self.ground.clock.now()),
-            // It is woken at once, to tell that it is held.
-            Some(_) => None,
-            None => woken,
-        };
-        if spec.cycle.limit.is_some_and(|limit| self.being.state().cycle >= limit) {
-            return (Phase::Finished, None);
-        }
-        let now = Stopwatch::start();
-        let due = woken.map_or_else(|| now.after(Duration::ZERO), |woken| woken.after(spec.cycle.every.as_duration()));
-        let left = due.saturating_duration_since(now.after(Duration::ZERO));
-        let until = self.ground.clock.now().checked_add(left).unwrap_or(Timestamp::MAX);
-        (Phase::Resting { until }, Some(due))
-    }
-
-    fn is_done(&self, due: Option<tokio::time::Instant>, woken: Option<Stopwatch>) -> bool {
-        match self.until {
-            Until::Stopped => false,
-            Until::Idle => due.is_none(),
-            Until::OneCycle => due.is_none() || woken.is_some(),
         }
     }
 
@@ -377,10 +325,4 @@ impl Driver {
         let stamp = Stamp { id: self.ground.ids.next(), at: self.ground.clock.now() };
         async move { toolbox.call(&call, &mind, stamp).await }
     }
-}
-
-/// What ended a wait.
-enum Waited {
-    Wake,
-    Next(Effect),
 }

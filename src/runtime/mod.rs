@@ -22,6 +22,7 @@ mod ledger;
 mod purse;
 mod questions;
 mod refit;
+mod rest;
 mod snapshot;
 mod think;
 mod unit;

@@ -15,6 +15,7 @@ use crate::{
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// What holds a being at rest.
+#[derive(Clone)]
 pub(super) struct Held {
     pub(super) because: Closed,
     /// When it may go on by itself.
@@ -23,8 +24,8 @@ pub(super) struct Held {
 
 impl Held {
     /// How the being rests, and when to look again; `None` is when somebody acts.
-    pub(super) fn rest(self, now: Timestamp) -> (Phase, Option<Instant>) {
-        let Self { because, until } = self;
+    pub(super) fn rest(&self, now: Timestamp) -> (Phase, Option<Instant>) {
+        let Self { because, until } = self.clone();
         let left = until.and_then(|until| Duration::try_from(until.duration_since(now)).ok());
         let soon = || Some(Stopwatch::start().after(left.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN)));
         match because.limit {
@@ -51,12 +52,12 @@ impl Driver {
         Some(Held { because, until })
     }
 
-    /// What a being is told when it is time for a cycle. Of its own limits it knows by itself.
-    pub(super) fn wake(&self) -> Input {
+    /// What a being is told when it is time for a cycle.
+    pub(super) fn wake(&self, slot: Option<Timestamp>) -> Input {
         match self.held() {
             _ if self.being.is_busy() => Input::Wake,
-            Some(Held { because, .. }) if matches!(because.limit, Limit::Cap(_)) => Input::Capped(because),
-            _ => Input::Wake,
+            Some(Held { because, .. }) => Input::Capped(because),
+            _ => slot.map_or(Input::Wake, |slot| Input::Due { slot }),
         }
     }
 

@@ -105,6 +105,7 @@ impl Driver {
     /// Puts an edit into force.
     async fn enforce(&mut self, new: Assignment, reply: Reply) -> Result<(), StoreError> {
         self.rules = new.rules(self.tools.toolbox.definitions(), self.until);
+        self.cadence = new.cadence();
         let before = std::mem::replace(&mut self.assignment, new);
         self.count_in();
         if let Some(in_force) = &self.in_force {

@@ -44,8 +44,8 @@ pub enum Phase {
     Calling { tool: String },
     /// A call waits for a person's word.
     Asking { number: u64, tool: String, until: Timestamp },
-    /// It rests until the next cycle.
-    Resting { until: Timestamp },
+    /// It rests until the next cycle, for a reason in words.
+    Resting { until: Timestamp, because: String },
     /// It is paused, by its manifest or an operator.
     Paused,
     /// It has no money left, or too little for the next call.

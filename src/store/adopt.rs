@@ -95,8 +95,9 @@ fn taken_back(stored: &AgentState, edited: &AgentState) -> Vec<String> {
     let children = stored.mind.children.iter().filter(|child| !kept.contains(&(child.id, child.usd)));
     let children = children.map(|child| format!("the child `{}`", child.called));
     let cycle = (edited.cycle < stored.cycle).then(|| format!("cycle {}", stored.cycle));
+    let slot = stored.slot.filter(|_| edited.slot < stored.slot).map(|slot| format!("the slot {slot}"));
     let birth = (edited.started_at != stored.started_at).then(|| "the time of birth".to_owned());
-    cycle.into_iter().chain(birth).chain(grants).chain(credits).chain(children).collect()
+    cycle.into_iter().chain(slot).chain(birth).chain(grants).chain(credits).chain(children).collect()
 }
 
 fn changes(stored: &AgentState, edited: &AgentState) -> Vec<(String, Value, Value)> {

@@ -19,6 +19,11 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
+    /// The digest itself.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// Finishes a digest that was fed piece by piece.
     pub fn finish(hasher: Sha256) -> Self {
         Self(hasher.finalize().into())

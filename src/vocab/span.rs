@@ -38,6 +38,12 @@ impl Span {
         Self(self.0.saturating_mul(factor))
     }
 
+    /// What is left of the span without another; zero if that is longer.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
     /// The span as the standard library has it.
     pub const fn as_duration(self) -> Duration {
         self.0

@@ -11,7 +11,7 @@ use crate::{
         line::{Flaw, KNOWN},
         replay::Replay,
     },
-    vocab::Digest,
+    vocab::{Digest, Timestamp},
 };
 
 proptest! {
@@ -101,11 +101,16 @@ fn golden() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/being-v1")
 }
 
+/// The golden lives that this version writes: without a schedule, as ever, and with one.
+fn written() -> [(PathBuf, Option<Timestamp>); 2] {
+    [(golden(), None), (golden().with_file_name("being-v1-with-slots"), Some(at(0)))]
+}
+
 /// A short life with one event of nearly every kind.
-fn write_golden_life(dir: &std::path::Path) {
+fn write_golden_life(dir: &std::path::Path, slot: Option<Timestamp>) {
     let (mut life, _) = Life::open(dir, fresh(), at(0)).unwrap();
     life.append(
-        vec![Event::CycleStarted { framing: "Begin autonomous cycle 1.".into(), stimulus: Some("It rains.".into()) }],
+        vec![Event::CycleStarted { framing: "Begin autonomous cycle 1.".into(), stimulus: Some("It rains.".into()), slot }],
         1,
         at(1),
     )
@@ -124,12 +129,14 @@ fn write_golden_life(dir: &std::path::Path) {
 /// If this fails, lives that people have cannot be read any more, or old programs cannot read new ones: make a new version instead.
 #[test]
 fn lives_of_being_v1_are_read_and_written_as_ever() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("life");
-    write_golden_life(&path);
-    for name in ["activity.jsonl", "state.json"] {
-        let (is, was) = (fs::read_to_string(path.join(name)).unwrap(), fs::read_to_string(golden().join(name)).unwrap());
-        assert_eq!(is, was, "{name}");
+    for (kept, slot) in written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("life");
+        write_golden_life(&path, slot);
+        for name in ["activity.jsonl", "state.json"] {
+            let (is, was) = (fs::read_to_string(path.join(name)).unwrap(), fs::read_to_string(kept.join(name)).unwrap());
+            assert_eq!(is, was, "{}/{name}", kept.display());
+        }
     }
     let journal = fs::read(golden().join("activity.jsonl")).unwrap();
     let picture = fs::read(golden().join("state.json")).unwrap();
@@ -159,9 +166,12 @@ fn lives_from_before_days_were_counted_are_read() {
 #[test]
 #[ignore = "writes the golden files anew, for a new version of the format"]
 fn write_the_golden_files() {
-    let dir = tempfile::tempdir().unwrap();
-    write_golden_life(&dir.path().join("life"));
-    for name in ["activity.jsonl", "state.json"] {
-        fs::copy(dir.path().join("life").join(name), golden().join(name)).unwrap();
+    for (kept, slot) in written() {
+        let dir = tempfile::tempdir().unwrap();
+        write_golden_life(&dir.path().join("life"), slot);
+        fs::create_dir_all(&kept).unwrap();
+        for name in ["activity.jsonl", "state.json"] {
+            fs::copy(dir.path().join("life").join(name), kept.join(name)).unwrap();
+        }
     }
 }

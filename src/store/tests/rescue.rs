@@ -19,7 +19,7 @@ use crate::{
 /// A life with money, a call under way, and, in files of so many bytes, a picture with a tail.
 pub(super) fn live(dir: &Path, longest_file: u64) -> AgentState {
     let (mut life, _) = Life::in_files_of(longest_file, Box::new(OsFolder::lock(dir).unwrap()), either(), at(0)).unwrap();
-    let cycle = Event::CycleStarted { framing: "Begin.".into(), stimulus: None };
+    let cycle = Event::CycleStarted { framing: "Begin.".into(), stimulus: None, slot: None };
     life.append(vec![cycle, thought("I write."), debited(25), tool_started("c")], 1, at(1)).unwrap();
     life.append(vec![granted("2026-12")], 1, at(2)).unwrap();
     life.checkpoint(at(3)).unwrap();

@@ -79,7 +79,7 @@ pub(super) fn credited(transaction: &str) -> Event {
 pub(super) fn writes() -> Vec<Vec<Event>> {
     vec![
         vec![Event::Started { birth: Some(Box::new(birth())) }],
-        vec![Event::CycleStarted { framing: "Begin autonomous cycle 1.".into(), stimulus: Some("röd\n\u{1}".into()) }],
+        vec![Event::CycleStarted { framing: "Begin autonomous cycle 1.".into(), stimulus: Some("röd\n\u{1}".into()), slot: None }],
         vec![thought("Let us write."), debited(25), tool_started("c")],
         vec![tool_finished("c"), credited("t1")],
         vec![granted("2026-12")],
@@ -234,7 +234,11 @@ fn question() -> impl Strategy<Value = Question> {
 pub(super) fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         any::<bool>().prop_map(|is_birth| Event::Started { birth: is_birth.then(|| Box::new(birth())) }),
-        any::<(String, Option<String>)>().prop_map(|(framing, stimulus)| Event::CycleStarted { framing, stimulus }),
+        (any::<(String, Option<String>)>(), option::of(instant())).prop_map(|((framing, stimulus), slot)| Event::CycleStarted {
+            framing,
+            stimulus,
+            slot
+        }),
         completed(),
         (money(), money(), money(), any::<u64>()).prop_map(|(amount, api, instance, tokens)| Event::CostDebited {
             amount,

@@ -1,0 +1,441 @@
+use std::{collections::BTreeSet, time::Duration};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::being::{
+    Being, Completion, Effect, Event, Finish, Input, Limits, Price, Record, Rules, Thought, Usage, simulation, testing,
+};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn utc(text: &str) -> Timestamp {
+    format!("2026-12-03T{text}Z").parse().unwrap()
+}
+
+fn secs(seconds: i64) -> Span {
+    Span::from_secs(u64::try_from(seconds).unwrap())
+}
+
+const HOUR: i64 = 3_600;
+
+/// A schedule whose being begins `offset` seconds after its slots.
+fn every(seconds: i64, offset: i64) -> Cadence {
+    Cadence { offset: secs(offset), ..Cadence::every(secs(seconds)) }
+}
+
+/// A being that lives since `since` and took a slot, in a process that has long been up.
+fn past(slot: Option<Timestamp>, since: Timestamp) -> Past {
+    Past { slot, is_newborn: false, since, up_for: secs(HOUR), rested_for: None }
+}
+
+fn told(cadence: &Cadence, past: &Past, now: &str) -> (String, Option<String>, String) {
+    let next = cadence.next(past, utc(now)).unwrap();
+    let time = |at: Timestamp| at.strftime("%H:%M:%S").to_string();
+    (time(next.at), next.slot.map(time), next.because)
+}
+
+#[test]
+fn a_pause_follows_the_cycle_before_and_what_is_anchored_stands_on_the_wall_clock() {
+    let resting = Past { rested_for: Some(secs(2)), ..past(None, utc("10:00:00")) };
+    assert_eq!(
+        told(&Cadence::pause(secs(5)), &resting, "10:00:02"),
+        ("10:00:05".into(), None, "5s after the last cycle began".into())
+    );
+    let anchored = told(&Cadence::every(secs(10)), &resting, "10:00:02");
+    assert_eq!(anchored, ("10:00:10".into(), Some("10:00:10".into()), "every 10s".into()));
+}
+
+#[test]
+fn every_two_hours_is_at_even_hours() {
+    let cadence = every(2 * HOUR, 7);
+    let slot = Some(utc("10:00:00"));
+    for now in ["10:00:30", "11:59:59", "12:00:06"] {
+        let next = told(&cadence, &past(slot, utc("10:00:00")), now);
+        assert_eq!(next, ("12:00:07".into(), Some("12:00:00".into()), "every 2h".into()), "{now}");
+    }
+    assert_eq!(cadence.next(&past(slot, utc("10:00:00")), utc("12:00:07")).map(|next| next.at), Some(utc("12:00:07")), "it is due");
+}
+
+#[test]
+fn a_newborn_begins_at_once_and_again_at_the_next_slot() {
+    let newborn = Past { is_newborn: true, ..past(None, utc("09:30:00")) };
+    let first = told(&every(2 * HOUR, 7), &newborn, "09:30:00");
+    assert_eq!(first, ("09:30:00".into(), Some("08:00:00".into()), "its first cycle".into()));
+}
+
+#[test]
+fn what_was_missed_runs_once_or_not_at_all() {
+    let (cadence, slept) = (every(HOUR, 20), Past { up_for: secs(5), ..past(Some(utc("02:00:00")), utc("09:30:00")) });
+    let once = told(&cadence, &slept, "09:30:05");
+    let because = "every 1h; 2026-12-03T09:00:00Z was missed".into();
+    assert_eq!(once, ("09:30:20".into(), Some("09:00:00".into()), because), "spread over the start as over a slot");
+    let skipped = told(&cadence.clone().skipping_missed(), &slept, "09:30:05");
+    assert_eq!(skipped, ("10:00:20".into(), Some("10:00:00".into()), "every 1h".into()));
+    let late = told(&cadence.skipping_missed(), &slept, "09:00:45");
+    assert_eq!(late.1, Some("09:00:00".into()), "a moment late is not missed");
+}
+
+#[test]
+fn a_clock_that_is_set_back_neither_runs_a_slot_again_nor_stops_the_being() {
+    let cadence = every(600, 0);
+    let ahead = past(Some(utc("10:00:00")), utc("09:01:00"));
+    let waits = told(&cadence, &ahead, "09:01:00");
+    let because = "every 10m; the clock was set back, and earlier ones were taken".into();
+    assert_eq!(waits, ("10:10:00".into(), Some("10:10:00".into()), because));
+    let far = past(Some(utc("23:00:00")), utc("09:01:00"));
+    assert_eq!(told(&cadence, &far, "09:05:00"), ("09:10:00".into(), None, "every 10m".into()), "it goes on, and notes no slot");
+}
+
+#[test]
+fn the_longest_spans_and_the_ends_of_time_are_no_trouble() {
+    let year = Cadence::every(secs(366 * 24 * HOUR)).spread("ada", Some(secs(366 * 24 * HOUR)));
+    for now in [Timestamp::MIN, Timestamp::UNIX_EPOCH, utc("00:00:00"), Timestamp::MAX] {
+        for slot in [None, Some(Timestamp::MIN), Some(Timestamp::MAX)] {
+            let next = year.next(&past(slot, now), now);
+            assert!(next.is_none_or(|next| next.slot.is_none_or(|taken| Some(taken) > slot)), "{now} {slot:?}");
+        }
+    }
+}
+
+#[test]
+fn beings_with_one_cadence_are_spread_and_each_keeps_its_place() {
+    let names: Vec<String> = (0..15).map(|n| format!("ada-{n}")).collect();
+    let offset = |name: &String| Cadence::every(secs(2 * HOUR)).spread(name, None).offset;
+    let offsets: BTreeSet<Span> = names.iter().map(offset).collect();
+    assert_eq!(offsets.len(), 15, "no two at once");
+    assert!(offsets.iter().all(|offset| *offset < WIDEST_SPREAD));
+    assert!(offsets.iter().filter(|offset| **offset < secs(30)).count() >= 4, "{offsets:?}");
+    assert!(offsets.iter().filter(|offset| **offset >= secs(30)).count() >= 4, "{offsets:?}");
+    assert_eq!(offset(&names[3]), Span::from(Duration::from_micros(652_801)), "the same in every process, of every version");
+    assert!(Cadence::every(secs(100)).spread("ada-3", None).offset < secs(10), "a tenth");
+    assert_eq!(Cadence::pause(secs(5)).spread("ada-3", None).offset, Span::ZERO);
+}
+
+/// What happens to a process: it is up for so long, then away for so long, in seconds.
+type Days = Vec<(i64, i64)>;
+
+/// The cycles of a life, as begin and slot in seconds, told second by second: slow, and plain.
+fn plain(span: i64, offset: i64, catches_up: bool, days: &Days, busy: &[i64]) -> Vec<(i64, i64)> {
+    let (mut begun, mut now, mut last, mut lasts) = (Vec::new(), 0, 0, busy.iter().cycle());
+    for (up, away) in days {
+        let (came_up, mut free_from) = (now, now);
+        while now < came_up + up {
+            let slot = now - now % span;
+            let late = now - (slot + offset) > 30.min(span / 4);
+            let may = if late { catches_up && now >= came_up + offset } else { now >= slot + offset };
+            if slot > last && may && now >= free_from {
+                last = slot;
+                begun.push((now, slot));
+                free_from = now + lasts.next().unwrap();
+            }
+            now += 1;
+        }
+        now += away;
+    }
+    begun
+}
+
+/// The same by the schedule, from one wake to the next.
+fn scheduled(cadence: &Cadence, days: &Days, busy: &[i64]) -> Vec<(i64, i64)> {
+    let (mut begun, mut now, mut slot, mut lasts) = (Vec::new(), 0, Timestamp::UNIX_EPOCH, busy.iter().cycle());
+    for (up, away) in days {
+        let came_up = now;
+        while now < came_up + up {
+            let up_for = secs(now - came_up);
+            let next = cadence.next(&Past { up_for, ..past(Some(slot), at(came_up)) }, at(now)).unwrap();
+            if next.at > at(now) {
+                now = next.at.as_second();
+                continue;
+            }
+            slot = next.slot.unwrap();
+            begun.push((now, slot.as_second()));
+            now += lasts.next().unwrap();
+        }
+        now = came_up + up + away;
+    }
+    begun
+}
+
+/// What may happen to a being, its process and its clock.
+#[derive(Debug, Clone)]
+enum Happening {
+    Passes(i64),
+    Restarts,
+    ClockSet(i64),
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        3 => (1..3 * HOUR).prop_map(Happening::Passes),
+        1 => Just(Happening::Restarts),
+        1 => (-3 * HOUR..3 * HOUR).prop_map(Happening::ClockSet),
+        1 => (-400 * 24 * HOUR..400 * 24 * HOUR).prop_map(Happening::ClockSet),
+    ]
+}
+
+/// A being that is driven as [`crate::runtime::Driver`] does it, by a clock that may be set.
+struct Driven {
+    cadence: Cadence,
+    wall: Timestamp,
+    up_for: Duration,
+    since: Timestamp,
+    slot: Option<Timestamp>,
+    /// Each cycle's begin and slot.
+    begun: Vec<(Timestamp, Option<Timestamp>)>,
+}
+
+impl Driven {
+    fn new(cadence: Cadence) -> Self {
+        let wall = utc("00:00:00");
+        Self { cadence, wall, up_for: Duration::ZERO, since: wall, slot: Some(wall), begun: Vec::new() }
+    }
+
+    fn pass(&mut self, seconds: i64) {
+        let mut left = secs(seconds).as_duration();
+        loop {
+            self.since = self.since.min(self.wall);
+            let past = Past { up_for: Span::from(self.up_for), ..past(self.slot, self.since) };
+            let next = self.cadence.next(&past, self.wall).unwrap();
+            if next.at <= self.wall {
+                assert!(next.slot.is_none_or(|slot| Some(slot) > self.slot), "{next:?} after {:?}", self.slot);
+                self.slot = self.slot.max(next.slot);
+                self.since = self.wall;
+                self.begun.push((self.wall, next.slot));
+                continue;
+            }
+            let rest = since(self.wall, next.at).as_duration().min(left);
+            self.wall = later(self.wall, Span::from(rest));
+            self.up_for += rest;
+            left -= rest;
+            if left.is_zero() {
+                return;
+            }
+        }
+    }
+
+    fn happen(&mut self, happening: &Happening) {
+        match happening {
+            Happening::Passes(seconds) => self.pass(*seconds),
+            Happening::Restarts => (self.up_for, self.since) = (Duration::ZERO, self.wall),
+            Happening::ClockSet(by) => self.wall = at(self.wall.as_second() + by),
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_schedule_is_what_a_slow_and_plain_one_says(
+        span in 10..400_i64, offset in 0..100_i64, catches_up in any::<bool>(),
+        days in prop::collection::vec((1..2_000_i64, 0..2_000_i64), 1..6), busy in prop::collection::vec(1..600_i64, 1..5),
+    ) {
+        let offset = offset.min(span / 2);
+        let cadence = Cadence { catches_up, ..every(span, offset) };
+        prop_assert_eq!(scheduled(&cadence, &days, &busy), plain(span, offset, catches_up, &days, &busy));
+    }
+
+    #[test]
+    fn no_clock_and_no_restart_runs_a_slot_twice_or_brings_a_burst_or_stops_a_being(
+        span in 10..9_000_i64, offset in 0..60_i64, catches_up in any::<bool>(), happenings in prop::collection::vec(happening(), 1..30),
+    ) {
+        let mut driven = Driven::new(Cadence { catches_up, ..every(span, offset.min(span / 2)) });
+        for happening in &happenings {
+            let before = driven.begun.len();
+            driven.happen(happening);
+            let most = if let Happening::Passes(seconds) = happening { seconds / span + 2 } else { 0 };
+            prop_assert!(i64::try_from(driven.begun.len() - before).unwrap() <= most, "{happening:?}");
+        }
+        let taken: Vec<Timestamp> = driven.begun.iter().filter_map(|(_, slot)| *slot).collect();
+        prop_assert!(taken.windows(2).all(|pair| pair[0] < pair[1]), "{taken:?}");
+        for (begin, slot) in driven.begun.iter().filter_map(|(begin, slot)| Some((begin, (*slot)?))) {
+            prop_assert!(slot.as_second() % span == 0 && slot <= *begin && since(slot, *begin) <= secs(span + 60), "{slot} at {begin}");
+        }
+        let before = driven.begun.len();
+        driven.pass(2 * HOUR + 3 * span);
+        prop_assert!(driven.begun.len() > before, "it goes on");
+    }
+
+    #[test]
+    fn one_cycle_takes_the_newest_of_what_was_missed(span in 10..9_000_i64, missed in 1..40_000_i64, extra in 0..10_i64) {
+        let cadence = every(span, 0);
+        let now = at(span * missed + extra);
+        prop_assert_eq!(cadence.newest(cadence.after(at(0)).unwrap(), now), at(span * missed));
+    }
+}
+
+/// Beings of the real machine in one process, on a clock that runs as fast as they live.
+struct Town {
+    now: Timestamp,
+    residents: Vec<Resident>,
+}
+
+struct Resident {
+    being: Being,
+    cadence: Cadence,
+    up_since: Timestamp,
+    /// How long its cycles take.
+    thinks_for: Span,
+    /// Its answer under way is there then.
+    busy_until: Option<Timestamp>,
+    journal: Vec<Record>,
+}
+
+impl Town {
+    fn new(now: Timestamp, residents: impl IntoIterator<Item = (String, Cadence, Span)>) -> Self {
+        let resident = |(name, cadence, thinks_for): (String, Cadence, Span)| {
+            let cadence = cadence.spread(&name, None);
+            let (being, journal) = (Being::new(testing::state()), Vec::new());
+            Resident { being, cadence, up_since: now, thinks_for, busy_until: None, journal }
+        };
+        Self { now, residents: residents.into_iter().map(resident).collect() }
+    }
+
+    fn alike(now: Timestamp, count: usize, cadence: &Cadence) -> Self {
+        Self::new(now, (0..count).map(|n| (format!("ada-{n}"), cadence.clone(), secs(20))))
+    }
+
+    /// Lives until an instant, from one timer to the next; `hours` pass in a moment.
+    fn live_until(&mut self, end: Timestamp) {
+        let rules = simulation::rules(2_000, Limits::default());
+        while self.now < end {
+            let now = self.now;
+            let timers = self.residents.iter_mut().map(|resident| resident.step(&rules, now));
+            self.now = timers.min().unwrap().min(end).max(now);
+        }
+    }
+
+    /// Every process dies and starts again.
+    fn restart(&mut self) {
+        for resident in &mut self.residents {
+            resident.being = Being::new(resident.being.state().clone());
+            (resident.up_since, resident.busy_until) = (self.now, None);
+        }
+    }
+
+    fn wakes(&self, of: usize) -> Vec<(String, String)> {
+        let time = |at: Timestamp| at.strftime("%H:%M:%S").to_string();
+        let wake = |record: &Record| match &record.event {
+            Event::CycleStarted { slot, .. } => Some((time(record.at), slot.map(time).unwrap_or_default())),
+            _ => None,
+        };
+        self.residents[of].journal.iter().filter_map(wake).collect()
+    }
+
+    fn slots(&self, of: usize) -> Vec<String> {
+        self.wakes(of).into_iter().map(|(_, slot)| slot).collect()
+    }
+}
+
+impl Resident {
+    /// Does what is to be done now and tells its next timer.
+    fn step(&mut self, rules: &Rules, now: Timestamp) -> Timestamp {
+        loop {
+            if let Some(until) = self.busy_until {
+                if until > now {
+                    return until;
+                }
+                self.busy_until = None;
+                let completion = Completion {
+                    model: "smol".into(),
+                    content: Some("…".into()),
+                    tool_calls: Vec::new(),
+                    finish: Finish::Stop,
+                    usage: Usage::new(1, 1),
+                };
+                let thought = Thought { completion, price: Price::default(), passed_over: Vec::new() };
+                self.tell(rules, Input::Thought { result: Ok(thought), elapsed: Span::ZERO }, now);
+                continue;
+            }
+            let state = self.being.state();
+            let is_newborn = state.cycle == 0;
+            let past = Past { is_newborn, up_for: since(self.up_since, now), ..past(state.slot, self.up_since.min(now)) };
+            let next = self.cadence.next(&past, now).unwrap();
+            if next.at > now {
+                return next.at;
+            }
+            self.tell(rules, Input::Due { slot: next.slot.unwrap() }, now);
+        }
+    }
+
+    fn tell(&mut self, rules: &Rules, input: Input, now: Timestamp) {
+        let ready = self.being.step(rules, input, now);
+        let cycle = self.being.state().cycle;
+        self.journal.extend(ready.facts.into_iter().map(|event| Record { seq: 1, at: now, cycle, event }));
+        self.busy_until = matches!(ready.then, Some(Effect::Think { .. })).then(|| later(now, self.thinks_for));
+    }
+}
+
+#[test]
+fn fifteen_restarts_in_a_morning_leave_every_two_hours_at_the_even_hours() {
+    let mut town = Town::alike(utc("06:00:00"), 1, &Cadence::every(secs(2 * HOUR)));
+    for restart in 1..=15_i64 {
+        town.live_until(at(utc("06:00:00").as_second() + restart * 25 * 60));
+        town.restart();
+    }
+    town.live_until(utc("13:00:00"));
+    assert_eq!(town.slots(0), ["06:00:00", "08:00:00", "10:00:00", "12:00:00"]);
+    let offset = town.residents[0].cadence.offset;
+    let begins: Vec<Timestamp> = ["08:00:00", "10:00:00", "12:00:00"].iter().map(|slot| later(utc(slot), offset)).collect();
+    let told: Vec<String> = begins.iter().map(|at| at.strftime("%H:%M:%S").to_string()).collect();
+    assert_eq!(town.wakes(0).into_iter().skip(1).map(|(begin, _)| begin).collect::<Vec<_>>(), told, "each on time");
+}
+
+#[test]
+fn a_restart_in_the_midst_of_a_slot_does_not_take_it_again() {
+    let mut town = Town::alike(utc("06:00:00"), 1, &Cadence::every(secs(HOUR)));
+    town.live_until(utc("07:01:10"));
+    town.restart();
+    town.live_until(utc("07:59:00"));
+    assert_eq!(town.slots(0), ["06:00:00", "07:00:00"]);
+}
+
+#[test]
+fn eight_beings_that_are_quiet_for_ten_hours_all_wake_on_time() {
+    let mut town = Town::alike(utc("01:00:00"), 8, &Cadence::every(secs(12 * HOUR)));
+    town.live_until(utc("13:00:00"));
+    for of in 0..8 {
+        assert_eq!(town.slots(of), ["00:00:00", "12:00:00"], "being {of}");
+        let begin =
+            town.residents[of].journal.iter().rfind(|record| matches!(record.event, Event::CycleStarted { .. })).unwrap().at;
+        assert_eq!(begin, later(utc("12:00:00"), town.residents[of].cadence.offset));
+    }
+}
+
+#[test]
+fn fifteen_beings_with_one_cadence_never_begin_at_once() {
+    let mut town = Town::alike(utc("00:59:00"), 15, &Cadence::every(secs(HOUR)));
+    town.live_until(utc("05:30:00"));
+    let begun = town.residents.iter().flat_map(|resident| &resident.journal).filter(|record| record.at > utc("01:00:00"));
+    let begun: Vec<Timestamp> =
+        begun.filter(|record| matches!(record.event, Event::CycleStarted { .. })).map(|record| record.at).collect();
+    assert_eq!((begun.len(), begun.iter().collect::<BTreeSet<_>>().len()), (15 * 5, 15 * 5));
+}
+
+#[test]
+fn a_cycle_that_hangs_for_a_day_is_not_noticed_by_the_others() {
+    let tenth = Cadence::every(secs(600));
+    let day = secs(24 * HOUR);
+    let mut town = Town::new(
+        utc("00:00:00"),
+        [("stuck".into(), tenth.clone(), day), ("ada".into(), tenth.clone(), secs(5)), ("eve".into(), tenth, secs(5))],
+    );
+    town.live_until(later(utc("00:00:00"), secs(25 * HOUR)));
+    assert_eq!((town.slots(1).len(), town.slots(2).len()), (25 * 6, 25 * 6));
+    assert_eq!(town.slots(0), ["00:00:00", "00:00:00"], "a day later it makes up for what it missed once, with the newest");
+}
+
+#[test]
+fn a_clock_that_is_set_back_an_hour_runs_no_being_again() {
+    let mut town = Town::alike(utc("06:00:00"), 4, &Cadence::every(secs(600)));
+    town.live_until(utc("09:05:00"));
+    let before = town.slots(0).len();
+    town.now = utc("08:05:00");
+    town.live_until(utc("09:09:00"));
+    assert!((0..4).all(|of| town.slots(of).len() == before), "what was taken is not taken again");
+    town.live_until(utc("09:35:00"));
+    for of in 0..4 {
+        assert_eq!(town.slots(of)[before..], ["09:10:00", "09:20:00", "09:30:00"], "and it goes on");
+    }
+}
