@@ -4,7 +4,10 @@
 mod support;
 
 use serde_json::{Value, json};
-use support::{Home, PATIENT};
+use support::{
+    Home, PATIENT,
+    openai::{Reply, Seen, Server},
+};
 
 const LOGIN: &str = "login=Trouble with signing in or with a password";
 const MONEY: &str = "money=Invoices, refunds and payments";
@@ -89,4 +92,46 @@ fn what_is_no_decision_is_refused_before_a_model_is_asked_for() {
     let options = ["--option", "a=x", "--option", "b=y", "--model-file", "bad.gguf"];
     let said = home.run(&[&["decide"], &asked[..], &options].concat());
     assert!(said.code() == 3 && said.stderr.contains("not a sound GGUF file"), "{}", said.stderr);
+}
+
+/// A server whose model likes the option that speaks of money, wherever it stands.
+fn likes_money(seen: &Seen) -> Reply {
+    let asked: Value = serde_json::from_str(seen.said_by("user")[0]).expect("the decision as JSON");
+    let options = asked["options"].as_array().expect("options");
+    let listed = options.iter().map(|option| {
+        let likes = option["description"].as_str().is_some_and(|text| text.contains("refunds"));
+        json!({ "token": option["letter"], "logprob": if likes { -0.2 } else { -3.0 } })
+    });
+    let logprobs = json!({ "content": [{ "token": "A", "logprob": -0.2, "top_logprobs": listed.collect::<Vec<_>>() }] });
+    let choice =
+        json!({ "index": 0, "message": { "role": "assistant", "content": "A" }, "finish_reason": "length", "logprobs": logprobs });
+    Reply::json(200, &json!({ "model": "big", "choices": [choice], "usage": { "prompt_tokens": 90, "completion_tokens": 1 } }))
+}
+
+#[test]
+fn a_declared_model_behind_a_server_is_read_in_each_order_and_one_that_lists_no_scores_is_an_error() {
+    let home = Home::new();
+    let server = Server::start(likes_money);
+    let file = home.write("models.toml", &server.model());
+    let asked = ["decide", "-f", file.to_str().expect("UTF-8"), "--state", "I was charged twice", "--question", "Which desk?"];
+    let options = ["--option", LOGIN, "--option", MONEY, "-o", "json"];
+    let decision = home.run(&[&asked[..], &options].concat()).ok().json();
+    assert_eq!((&decision["selected"], &decision["agreement"], &decision["model"]), (&json!("money"), &json!(1.0), &json!("big")));
+    assert_eq!((server.seen().len(), &decision["input_tokens"]), (2, &json!(180)), "each order of two options is shown once");
+    assert!(decision["allowed_token_mass"].as_f64().is_some_and(|mass| mass > 0.8 && mass < 1.0), "{decision:#}");
+    let body = server.seen()[0].body.clone();
+    assert_eq!((&body["max_tokens"], &body["logprobs"]), (&json!(1), &json!(true)));
+    assert!(!body.to_string().contains("login"), "ids are never shown to a model: {body}");
+
+    let silent = Server::start(|_| Reply::say("A"));
+    home.write("models.toml", &silent.model());
+    let said = home.run(&[&asked[..], &options].concat());
+    assert!(said.code() == 3 && said.stderr.contains("lists no `top_logprobs`"), "{}", said.stderr);
+    assert!(!home.path().exists());
+    let unknown = home.run(&[&asked[..], &options, &["--model", "gone"]].concat());
+    assert!(
+        unknown.code() == 2 && unknown.stderr.contains("model/gone is not declared; the manifests declare scripted"),
+        "{}",
+        unknown.stderr
+    );
 }

@@ -1,4 +1,5 @@
 use std::{
+    collections::BTreeMap,
     fs::File,
     io::{self, BufRead, BufReader, Read as _},
     path::{Path, PathBuf},
@@ -9,14 +10,15 @@ use serde_json::{Value, json};
 
 use super::{
     args::Format,
-    context::{Context, print},
+    context::{Context, invalid, print},
     failure::{Class, Failure},
     single::show_pulling,
     table::table,
 };
 use crate::{
     decision::{BadRequest, Choice, Decision, DecisionError, DecisionRequest, OPTIONS, Readout, Terms},
-    manifest::Fleet,
+    manifest::{Fleet, ModelSpec, Overrides, ProviderSpec, Sources, read},
+    vocab::Name,
 };
 
 /// Arguments of `decide`.
@@ -48,7 +50,14 @@ pub(super) struct Decide {
     /// Select nothing when the letters of the options hold less than this share of all probability.
     #[arg(long, default_value_t = 0.0, value_name = "SHARE", value_parser = share)]
     pub min_mass: f64,
-    /// The weights to ask, a GGUF file; without it the model that `singularity model pull` brings.
+    /// Manifests that declare the model to ask; a server has to list `top_logprobs`. Without them the model that
+    /// `singularity model pull` brings is asked.
+    #[arg(short = 'f', long = "file", value_name = "PATH", conflicts_with = "model_file")]
+    pub files: Vec<PathBuf>,
+    /// Which of the declared models.
+    #[arg(long, value_name = "NAME", requires = "files")]
+    pub model: Option<Name>,
+    /// The weights to ask, a GGUF file.
     #[arg(long, value_name = "FILE")]
     pub model_file: Option<PathBuf>,
     /// How to print the decision.
@@ -117,19 +126,52 @@ fn single(context: &Context, arguments: &Decide) -> Result<DecisionRequest, Fail
     DecisionRequest::read(&row).map_err(|error| refused(&error))
 }
 
+/// The engine on a model of the manifests, on weights that are named, or on the default ones.
 async fn engine(context: &Context, arguments: &Decide) -> Result<Readout, Failure> {
-    let file = arguments.model_file.as_ref().map(|path| context.cwd().join(path));
-    // Weights that are named need no home; those that are fetched are kept in one.
-    let weights = match &file {
-        Some(_) => context.look_ground(&Fleet::default())?.0.weights,
-        None => context.ground(context.home()?, &Fleet::default()).weights,
-    };
-    let bar = tokio::spawn(show_pulling(weights.clone(), context.is_lively()));
-    let model = weights.model(file.as_deref()).await;
-    bar.abort();
-    let model = model.map_err(|error| Failure::new(Class::Upstream, error.message))?;
+    let (model, specs) = models(context, arguments)?;
+    let spec = specs.get(&model).ok_or_else(|| undeclared(&model, &specs))?;
+    let fetches = matches!(spec.provider, ProviderSpec::Embedded { path: None });
+    let fleet = Fleet { models: specs.clone(), ..Fleet::default() };
+    // Only what is fetched has to stay.
+    let (ground, _passing) = if fetches { (context.ground(context.home()?, &fleet), None) } else { context.look_ground(&fleet)? };
+    if fetches {
+        let bar = tokio::spawn(show_pulling(ground.weights.clone(), context.is_lively()));
+        let fetched = ground.weights.fetch().await;
+        bar.abort();
+        fetched.map_err(|error| Failure::new(Class::Upstream, error.message))?;
+    }
     let terms = Terms { temperature: arguments.temperature, rotations: arguments.rotations.into(), min_mass: arguments.min_mass };
-    Ok(Readout::new(model, terms))
+    Ok(Readout::new(ground.models, model, terms))
+}
+
+type Specs = BTreeMap<Name, ModelSpec>;
+
+/// The model that is meant, and what is declared of it.
+fn models(context: &Context, arguments: &Decide) -> Result<(Name, Specs), Failure> {
+    let specs = match arguments.files.is_empty() {
+        true => unnamed(arguments.model_file.as_deref().map(|path| context.cwd().join(path)).as_deref())?,
+        false => context.read(&arguments.files, &context.overrides())?.1.fleet.models,
+    };
+    match (&arguments.model, specs.keys().collect::<Vec<_>>().as_slice()) {
+        (Some(model), _) => Ok((model.clone(), specs)),
+        (None, [model]) => Ok(((*model).clone(), specs)),
+        (None, _) => Err(Failure::new(Class::Configuration, "the manifests declare several models, or none")
+            .hinting("choose one with --model NAME")),
+    }
+}
+
+/// The embedded model on some weights, with the defaults of manifests.
+fn unnamed(weights: Option<&Path>) -> Result<Specs, Failure> {
+    let path = weights.map(|path| format!("path = {}\n", toml::Value::from(path.to_string_lossy().into_owned())));
+    let text = format!("[model.embedded]\nprovider = \"embedded\"\n{}", path.unwrap_or_default());
+    let mut sources = Sources::default();
+    sources.add_text("decide.toml".as_ref(), "/".as_ref(), &text);
+    Ok(read(&sources, &Overrides::default()).map_err(|problems| invalid(&problems))?.fleet.models)
+}
+
+fn undeclared(model: &Name, specs: &Specs) -> Failure {
+    let known = specs.keys().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    Failure::new(Class::Configuration, format!("model/{model} is not declared; the manifests declare {known}"))
 }
 
 /// The rows of a file, read as they are needed.
@@ -215,7 +257,7 @@ fn told(decision: &Decision, is_wide: bool) -> String {
     let numbers = decision.probabilities.iter().zip(&decision.option_logits);
     let rows = decision.option_ids.iter().zip(numbers).map(|(id, (probability, logit))| {
         let mut row = vec![id.clone(), format!("{probability:.4}")];
-        row.extend(is_wide.then(|| format!("{logit:.3}")));
+        row.extend(is_wide.then(|| logit.map_or_else(|| "-".to_owned(), |logit| format!("{logit:.3}"))));
         row.push(chosen(id).to_owned());
         row
     });

@@ -2,8 +2,7 @@
 //!
 //! # Expected flow
 //! A [`DecisionRequest`] is read from a row or put together and checked; an engine decides it and yields a [`Decision`]. [`Readout`] shows
-//! the options as letters to a model in this process and reads the scores of the letters off one forward pass: nothing is written, and no
-//! text is parsed.
+//! the options as letters to a declared model and reads the scores of the letters off one forward pass: no text is parsed.
 //!
 //! # Guarantees
 //! - The same request, terms and weights give the same decision on the same kind of processor.

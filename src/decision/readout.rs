@@ -6,8 +6,8 @@ use super::{
     request::DecisionRequest,
 };
 use crate::{
-    model::embedded::{Embedded, EmbeddedError, Scores},
-    vocab::Digest,
+    model::{ModelError, Models, ScoreRequest, Scores},
+    vocab::{Digest, Name},
 };
 
 /// How scores become a decision.
@@ -30,26 +30,10 @@ impl Default for Terms {
 /// Why there is no decision. No engine ever guesses.
 #[derive(Debug, thiserror::Error)]
 pub enum DecisionError {
-    #[error("Row {id}: {needed} input tokens exceed limit {context}; no truncation allowed")]
-    TooLong { id: String, needed: usize, context: usize },
-    #[error("Row {id} cannot be decided")]
-    Model {
-        id: String,
-        #[source]
-        source: Box<EmbeddedError>,
-    },
+    #[error("Row {id}: {}", source.message)]
+    Model { id: String, source: Box<ModelError> },
     #[error("Row {id}: Need at least two finite scores")]
     NoScores { id: String },
-}
-
-impl DecisionError {
-    fn of(id: &str, error: EmbeddedError) -> Self {
-        let id = id.to_owned();
-        match error {
-            EmbeddedError::TooLong { needed, context } => Self::TooLong { id, needed, context },
-            error => Self::Model { id, source: Box::new(error) },
-        }
-    }
 }
 
 /// What was decided, and all that it was read from.
@@ -70,8 +54,8 @@ pub struct Decision {
     pub agreement: f64,
     /// The share of probability that the letters of the options hold in the whole vocabulary.
     pub allowed_token_mass: f64,
-    /// The logits behind the probabilities, before the temperature; over several orders their mean.
-    pub option_logits: Vec<f64>,
+    /// The logits behind the probabilities, before the temperature; over several orders their mean. Null where the server lists none.
+    pub option_logits: Vec<Option<f64>>,
     /// Divides the logits.
     pub temperature: f64,
     /// Tokens that were shown, over all orders.
@@ -89,20 +73,23 @@ pub struct Decision {
     pub probability_status: &'static str,
 }
 
-const READOUT: &str = "quantized last-position logits restricted to declared answer slots; no generated tokens";
-const STATUS: &str = "conditional option score over quantized weights; uncalibrated as decision confidence";
+const WHOLE: &str = "quantized last-position logits restricted to declared answer slots; no generated tokens";
+const PARTIAL: &str = "likeliest next tokens as the server lists them, restricted to declared answer slots";
+const STATUS: &str = "conditional option score; uncalibrated as decision confidence";
 
-/// Decides by reading the scores that a model in this process gives to the letters of the options.
+/// Decides by reading the scores that one declared model gives to the letters of the options: of a model in this process all of them, of
+/// a server those among its 20 likeliest tokens.
 #[derive(Debug, Clone)]
 pub struct Readout {
-    model: Embedded,
+    models: Models,
+    model: Name,
     terms: Terms,
 }
 
 impl Readout {
-    /// An engine on a loaded model.
-    pub const fn new(model: Embedded, terms: Terms) -> Self {
-        Self { model, terms }
+    /// An engine on a declared model.
+    pub const fn new(models: Models, model: Name, terms: Terms) -> Self {
+        Self { models, model, terms }
     }
 
     /// Decides. One pass for each order in which options are shown; orders and requests over one state share what was read of it.
@@ -112,13 +99,18 @@ impl Readout {
         let mut readings = Vec::with_capacity(turns.len());
         for turn in turns {
             let Prompt { system, user } = Prompt::of(request, turn);
-            let scores = self.model.score(system, &user, letters).await;
-            let scores = scores.map_err(|error| DecisionError::of(&request.id, error))?;
+            let asked = ScoreRequest { system: system.to_owned(), user, answers: letters.to_vec() };
+            let scored = self.models.score(AGENT, &self.model, &asked).await;
+            let failed = |source| DecisionError::Model { id: request.id.clone(), source: Box::new(source) };
+            let (scores, _) = scored.map_err(failed)?;
             readings.push(Reading { turn, scores });
         }
-        decided(request, &readings, self.terms, self.model.name())
+        decided(request, &readings, self.terms)
     }
 }
+
+/// Who signs at a gateway.
+const AGENT: &str = "decide";
 
 /// Scores of the letters, with the options turned by `turn` places.
 #[derive(Debug)]
@@ -134,7 +126,7 @@ fn turns(options: usize, rotations: usize) -> Vec<usize> {
 }
 
 /// Makes one decision out of the readings.
-fn decided(request: &DecisionRequest, readings: &[Reading], terms: Terms, model: &str) -> Result<Decision, DecisionError> {
+fn decided(request: &DecisionRequest, readings: &[Reading], terms: Terms) -> Result<Decision, DecisionError> {
     let options = request.options.len();
     let mut probabilities = vec![0.0; options];
     let mut logits = vec![0.0; options];
@@ -164,13 +156,13 @@ fn decided(request: &DecisionRequest, readings: &[Reading], terms: Terms, model:
         agreement: f64::from(u32::try_from(agreeing).unwrap_or(u32::MAX)) * share,
         probabilities,
         allowed_token_mass: mass,
-        option_logits: logits,
+        option_logits: logits.into_iter().map(|logit| logit.is_finite().then_some(logit)).collect(),
         temperature: terms.temperature,
-        input_tokens: readings.iter().map(|reading| reading.scores.tokens).sum(),
+        input_tokens: readings.iter().map(|reading| reading.scores.usage.prompt_tokens).sum(),
         prompt_sha256: Prompt::of(request, 0).digest(),
         prompt_version: PROMPT_VERSION,
-        model: model.to_owned(),
-        readout: READOUT,
+        model: readings.first().map(|reading| reading.scores.model.clone()).unwrap_or_default(),
+        readout: if readings.iter().any(|reading| reading.scores.is_partial) { PARTIAL } else { WHOLE },
         probability_status: STATUS,
     })
 }
@@ -198,7 +190,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::decision::request::Choice;
+    use crate::{being::Usage, decision::request::Choice};
 
     fn request(options: usize) -> DecisionRequest {
         let choice = |at: usize| Choice { id: format!("o{at}"), description: format!("option {at}") };
@@ -206,16 +198,20 @@ mod tests {
         DecisionRequest { id: "r".into(), state: "s".into(), question: "q".into(), options }
     }
 
+    fn scores(logits: Vec<f64>) -> Scores {
+        Scores { logits, mass: 0.9, usage: Usage::new(10, 0), model: "m".into(), is_partial: false }
+    }
+
     /// What a model says that likes each letter as `bias`, and each option as `liking`.
     fn reading(liking: &[f64], bias: &[f64], turn: usize) -> Reading {
         let n = liking.len();
         let logits = (0..n).map(|place| liking[(place + turn) % n] + bias[place]).collect();
-        Reading { turn, scores: Scores { logits, mass: 0.9, tokens: 10 } }
+        Reading { turn, scores: scores(logits) }
     }
 
     fn decide(liking: &[f64], bias: &[f64], terms: Terms) -> Decision {
         let readings: Vec<_> = turns(liking.len(), terms.rotations).into_iter().map(|turn| reading(liking, bias, turn)).collect();
-        decided(&request(liking.len()), &readings, terms, "m").unwrap()
+        decided(&request(liking.len()), &readings, terms).unwrap()
     }
 
     #[test]
@@ -243,8 +239,8 @@ mod tests {
 
     #[test]
     fn scores_that_are_no_numbers_are_no_decision() {
-        let scores = Scores { logits: vec![f64::NAN, 1.0], mass: 1.0, tokens: 1 };
-        let refused = decided(&request(2), &[Reading { turn: 0, scores }], Terms::default(), "m").unwrap_err();
+        let unreadable = Reading { turn: 0, scores: scores(vec![f64::NEG_INFINITY, 1.0]) };
+        let refused = decided(&request(2), &[unreadable], Terms::default()).unwrap_err();
         assert_eq!(refused.to_string(), "Row r: Need at least two finite scores");
     }
 

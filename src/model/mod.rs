@@ -21,12 +21,14 @@ mod error;
 mod http;
 mod pool;
 mod provider;
+mod score;
 mod sign;
 mod wire;
 
 pub use error::{Class, ModelError, Spent};
 pub use pool::{Answer, Checkup, Clock, Counted, Embed, Means, Models, Reach};
-pub use provider::{Provider, Thinking};
+pub use provider::{Provider, Scoring, Thinking};
+pub use score::{ScoreRequest, Scores};
 
 #[cfg(test)]
 #[path = "../../tests/support/openai.rs"]

@@ -16,9 +16,10 @@ use tokio::{
 };
 
 use super::{
-    ModelError, Provider, Spent,
+    ModelError, Provider, ScoreRequest, Scores, Spent,
     chain::{self, Kind, Route},
     http::{Http, Post, join, sensitive},
+    score,
     sign::sign,
     wire::{self, Dialect, Listed},
 };
@@ -184,6 +185,14 @@ impl Models {
         Err(ModelError::of_chain(passed_over))
     }
 
+    /// Reads what a declared model makes of words that may come next, and what its tokens cost. It is asked once, and no other is asked
+    /// in its place: scores of two models cannot be compared. Cancel safe like [`Models::complete`].
+    pub async fn score(&self, agent: &str, model: &Name, request: &ScoreRequest) -> Result<(Scores, Price), ModelError> {
+        let door = self.doors().get(model).cloned();
+        let Some(door) = door else { return Err(ModelError::permanent(format!("no model `{model}` is declared"))) };
+        Ok((door.score(self, agent, request).await?, door.spec.price))
+    }
+
     /// What can be sent to whichever model of a chain answers a being that thinks with `wanted`. Nothing is loaded for it: a model in this
     /// process that is not loaded yet is estimated like one elsewhere.
     pub fn reach(&self, chain: &[Name], wanted: &str) -> Reach {
@@ -299,6 +308,20 @@ impl Door {
                 let bytes = self.within("answer", sent).await?;
                 let breach = |breach: wire::Breach| ModelError::permanent(breach.message).charging(breach.usage, self.spec.price);
                 wire::read(&bytes, model, remote.dialect).map_err(breach)
+            }
+        }
+    }
+
+    async fn score(&self, models: &Models, agent: &str, request: &ScoreRequest) -> Result<Scores, ModelError> {
+        let _slot = self.slot().await?;
+        match &self.behind {
+            Behind::Local(provider) => self.within("scores", provider.score(request)).await,
+            Behind::Remote(remote) => {
+                let body = score::body(request, &remote.model);
+                let body = body.map_err(|error| ModelError::permanent(format!("request cannot be written: {error}")))?;
+                let bytes = self.within("scores", remote.send(models, agent, Method::POST, remote.completions(), body)).await?;
+                let breach = |breach: wire::Breach| ModelError::permanent(breach.message).charging(breach.usage, self.spec.price);
+                score::read(&bytes, request, &remote.model).map_err(breach)
             }
         }
     }

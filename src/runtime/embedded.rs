@@ -12,7 +12,7 @@ use crate::{
     being::{ChatRequest, CountTokens},
     manifest::{ModelSpec, ProviderSpec},
     model::{
-        ModelError, Provider, Thinking,
+        ModelError, Provider, ScoreRequest, Scoring, Thinking,
         embedded::{Embedded, EmbeddedError, Sampling, pull},
     },
     vocab::{Span, chain},
@@ -77,17 +77,6 @@ impl Weights {
             .map(drop)
     }
 
-    /// The model of a file, or the default one, which is fetched where it is missing.
-    pub async fn model(&self, path: Option<&Path>) -> Result<Embedded, ModelError> {
-        match path {
-            Some(path) => self.load(path).await,
-            None => {
-                self.fetch().await?;
-                self.load(&pull::model_file(&self.folder)).await
-            }
-        }
-    }
-
     /// Loads `path`.
     async fn load(&self, path: &Path) -> Result<Embedded, ModelError> {
         let cell = Arc::clone(self.loaded.lock().unwrap_or_else(PoisonError::into_inner).entry(path.to_owned()).or_default());
@@ -138,6 +127,13 @@ impl Provider for Local {
         Box::pin(async move {
             let model = self.weights.load(&self.path).await?;
             model.complete(request, self.sampling).await.map_err(|error| failed(&error))
+        })
+    }
+
+    fn score<'a>(&'a self, request: &'a ScoreRequest) -> Scoring<'a> {
+        Box::pin(async move {
+            let model = self.weights.load(&self.path).await?;
+            model.score(request).await.map_err(|error| failed(&error))
         })
     }
 

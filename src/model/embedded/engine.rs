@@ -25,12 +25,13 @@ use super::{
     grammar::Machine,
     reply::{Bounds, End, Reply, Writer},
     sample::Sampler,
-    score::{self, Scores},
+    score,
     token::Vocabulary,
     weights,
 };
 use crate::{
     being::{ChatMessage, ChatRequest, Completion, CountTokens, Finish, ToolCall, ToolDefinition, Usage},
+    model::{ScoreRequest, Scores},
     vocab::Digest,
 };
 
@@ -132,12 +133,12 @@ impl Embedded {
         self.ask(|answered| Task::Complete { request, sampling, answered }).await
     }
 
-    /// Reads what the model makes of each of `answers` as the next thing to say, in one pass and without writing anything. Prompts that
+    /// Reads what the model makes of each answer as the next thing to say, in one pass and without writing anything. Prompts that
     /// begin alike share what was read of them. Cancel safe.
-    pub async fn score(&self, system: &str, user: &str, answers: &[&'static str]) -> Result<Scores, EmbeddedError> {
-        let messages = vec![ChatMessage::system(system), ChatMessage::user(user)];
+    pub async fn score(&self, asked: &ScoreRequest) -> Result<Scores, EmbeddedError> {
+        let messages = vec![ChatMessage::system(&asked.system), ChatMessage::user(&asked.user)];
         let request = ChatRequest { model: String::new(), messages, tools: Arc::from([]), prompt_tokens: 0 };
-        self.ask(|answered| Task::Score { request, answers: answers.to_vec(), answered }).await
+        self.ask(|answered| Task::Score { request, answers: asked.answers.clone(), answered }).await
     }
 
     async fn ask<T>(&self, task: impl FnOnce(Answered<T>) -> Task) -> Result<T, EmbeddedError> {
@@ -234,9 +235,11 @@ impl Mind {
         let prompt = chat::render(request, "", 1, shape.context, &self.words)?;
         let mut cache = self.slots.take(&prompt, &shape);
         let unread = prompt.get(cache.len()..).unwrap_or_default();
-        let scores = self.engine.read(unread, &mut cache, cancel).map(|logits| score::weigh(logits, &slots, prompt.len()));
+        let scores = self.engine.read(unread, &mut cache, cancel).map(|logits| score::weigh(logits, &slots));
         self.slots.put(cache, &shape);
-        Ok(scores.ok())
+        let usage = Usage::new(u64::try_from(prompt.len()).unwrap_or(u64::MAX), 0);
+        let model = &self.engine.weights.name;
+        Ok(scores.ok().map(|(logits, mass)| Scores { logits, mass, usage, model: model.clone(), is_partial: false }))
     }
 
     fn catalogue(&mut self, tools: &Arc<[ToolDefinition]>) -> Result<Arc<Catalogue>, EmbeddedError> {

@@ -38,7 +38,6 @@ mod weights;
 
 pub use engine::{Embedded, Sampling};
 pub use error::EmbeddedError;
-pub use score::Scores;
 
 #[cfg(test)]
 mod tests;

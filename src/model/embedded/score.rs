@@ -1,16 +1,5 @@
 use super::{error::EmbeddedError, token::Vocabulary};
 
-/// How a model would go on: what it makes of a few words that may come next.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Scores {
-    /// A logit for each word, in the order in which they were asked for.
-    pub logits: Vec<f64>,
-    /// The share of probability that the words hold together in the whole vocabulary.
-    pub mass: f64,
-    /// Tokens of the prompt.
-    pub tokens: u64,
-}
-
 /// The one token of each word; behind a prompt a word of several is no slot.
 pub(super) fn slots(answers: &[&str], words: &Vocabulary) -> Result<Vec<u32>, EmbeddedError> {
     let mut slots = Vec::new();
@@ -25,14 +14,14 @@ pub(super) fn slots(answers: &[&str], words: &Vocabulary) -> Result<Vec<u32>, Em
     Ok(slots)
 }
 
-/// Reads the scores of some tokens off the logits of all.
-pub(super) fn weigh(all: &[f32], slots: &[u32], tokens: usize) -> Scores {
+/// Reads the logits of some tokens off those of all, and the share of probability that they hold together.
+pub(super) fn weigh(all: &[f32], slots: &[u32]) -> (Vec<f64>, f64) {
     let of = |slot: &u32| {
         usize::try_from(*slot).ok().and_then(|slot| all.get(slot)).map_or(f64::NEG_INFINITY, |logit| f64::from(*logit))
     };
     let logits: Vec<f64> = slots.iter().map(of).collect();
     let mass = (log_sum(logits.iter().copied()) - log_sum(all.iter().map(|logit| f64::from(*logit)))).exp();
-    Scores { logits, mass, tokens: u64::try_from(tokens).unwrap_or(u64::MAX) }
+    (logits, mass)
 }
 
 /// The logarithm of the sum of exponentials, without overflow.
@@ -48,9 +37,9 @@ mod tests {
     #[test]
     fn the_mass_is_what_the_words_hold_of_all_probability() {
         let all = [1.0, 2.0, 3.0, 700.0];
-        assert!(weigh(&all, &[0, 1], 9).mass < 1e-200, "the model wants to say something else");
-        let even = weigh(&[5.0; 8], &[1, 2], 9);
-        assert!((even.mass - 0.25).abs() < 1e-12 && even.logits == [5.0, 5.0] && even.tokens == 9, "{even:?}");
-        assert!((weigh(&all, &[3], 9).mass - 1.0).abs() < 1e-12);
+        assert!(weigh(&all, &[0, 1]).1 < 1e-200, "the model wants to say something else");
+        let (logits, mass) = weigh(&[5.0; 8], &[1, 2]);
+        assert!((mass - 0.25).abs() < 1e-12 && logits == [5.0, 5.0]);
+        assert!((weigh(&all, &[3]).1 - 1.0).abs() < 1e-12);
     }
 }

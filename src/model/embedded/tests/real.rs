@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::super::{Embedded, EmbeddedError, Sampling, chat, pull, token::Vocabulary, weights};
 use crate::being::{ChatMessage, ChatRequest, Counter, Finish, ToolCall, ToolDefinition};
+use crate::model::ScoreRequest;
 
 const TWO: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 
@@ -71,18 +72,23 @@ async fn the_model_speaks_sense() {
 async fn scores_are_read_without_writing_and_the_same_whether_or_not_the_prompt_was_read_before() {
     let Some(model) = model() else { return };
     let fresh = Embedded::load(file().unwrap(), TWO).unwrap();
-    let letters = ["A", "B"];
-    let user = |question: &str| format!("{{\"evidence\": \"The sky is blue today.\", \"criterion\": \"{question}\"}}");
-    let first = fresh.score("Answer with a letter.", &user("Is it A or B?"), &letters).await.unwrap();
-    let other = fresh.score("Answer with a letter.", &user("Is it B or A?"), &letters).await.unwrap();
-    assert_eq!(fresh.score("Answer with a letter.", &user("Is it A or B?"), &letters).await.unwrap().tokens, first.tokens);
+    let asked = |user: String, answers: &[&'static str]| ScoreRequest {
+        system: "Answer with a letter.".into(),
+        user,
+        answers: answers.to_vec(),
+    };
+    let about =
+        |question: &str| asked(format!("{{\"evidence\": \"The sky is blue today.\", \"criterion\": \"{question}\"}}"), &["A", "B"]);
+    let first = fresh.score(&about("Is it A or B?")).await.unwrap();
+    let other = fresh.score(&about("Is it B or A?")).await.unwrap();
+    assert_eq!(fresh.score(&about("Is it A or B?")).await.unwrap().usage, first.usage);
     let near = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 0.05);
-    assert!(near(&model.score("Answer with a letter.", &user("Is it B or A?"), &letters).await.unwrap().logits, &other.logits));
-    assert!(first.mass > 0.0 && first.mass <= 1.0, "{first:?}");
-    let refused = fresh.score("s", "u", &["A", "antidisestablishment"]).await.unwrap_err();
+    assert!(near(&model.score(&about("Is it B or A?")).await.unwrap().logits, &other.logits));
+    assert!(first.mass > 0.0 && first.mass <= 1.0 && first.usage.completion_tokens == 0, "{first:?}");
+    let refused = fresh.score(&asked("u".into(), &["A", "antidisestablishment"])).await.unwrap_err();
     assert!(matches!(refused, EmbeddedError::NoSlot { .. }), "{refused}");
-    let long = "word ".repeat(20_000);
-    assert!(matches!(fresh.score("s", &long, &letters).await.unwrap_err(), EmbeddedError::TooLong { .. }));
+    let long = fresh.score(&asked("word ".repeat(20_000), &["A", "B"])).await.unwrap_err();
+    assert!(matches!(long, EmbeddedError::TooLong { .. }), "{long}");
 }
 
 #[test]
