@@ -196,8 +196,8 @@ struct Scene {
 
 const BEINGS: [&str; 2] = ["ada", "bob"];
 
-/// Two beings that share a surface, each in a Las of its own.
-fn scene(lifetime: u64, oauth: &str) -> Scene {
+/// Two beings with one surface, each in a Las of its own, or shared.
+fn scene(scope: &str, lifetime: u64, oauth: &str) -> Scene {
     let (home, model) = (Home::new(), Server::start(think));
     let town = Arc::new(Mutex::new(Town { lifetime, ..Town::default() }));
     let server = serve(&town);
@@ -207,7 +207,10 @@ fn scene(lifetime: u64, oauth: &str) -> Scene {
         format!("[being.{name}]\nmodel = \"scripted\"\ncycle = {{ every = \"250ms\" }}\nlas = {{ required = [\"far\"] }}\n")
     };
     let (model_is, origin, [ada, bob]) = (model.model(), server.origin(), BEINGS.map(being));
-    home.write("fleet.toml", &format!("{model_is}\n[surface.far]\nurl = \"{origin}/mcp\"\noauth = {oauth}\n{ada}{bob}"));
+    home.write(
+        "fleet.toml",
+        &format!("{model_is}\n[surface.far]\nscope = \"{scope}\"\nurl = \"{origin}/mcp\"\noauth = {oauth}\n{ada}{bob}"),
+    );
     Scene { home, town, server, _model: model, printed: Vec::new() }
 }
 
@@ -295,10 +298,10 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-#[test]
-fn a_token_that_expires_or_is_refused_costs_no_call() {
+#[track_caller]
+fn costs_no_call(scope: &str) {
     let oauth = "{ grant = \"client_credentials\", client_id = \"me\", client_secret = { file = \"secret\" } }";
-    let mut scene = scene(3_600, oauth);
+    let mut scene = scene(scope, 3_600, oauth);
     scene.said(&["apply", "-f", "fleet.toml"]);
     scene.wait_for_calls(1);
     assert_eq!(lock(&scene.town).given, 1, "whoever waits for a token takes the one that another was given");
@@ -315,8 +318,18 @@ fn a_token_that_expires_or_is_refused_costs_no_call() {
 }
 
 #[test]
+fn a_token_that_expires_or_is_refused_costs_no_call() {
+    costs_no_call("being");
+}
+
+#[test]
+fn nor_does_it_where_one_connection_is_for_all() {
+    costs_no_call("shared");
+}
+
+#[test]
 fn a_refresh_token_outlives_a_daemon_that_is_killed_and_nobody_is_asked_twice() {
-    let mut scene = scene(3, "{}");
+    let mut scene = scene("being", 3, "{}");
     scene.said(&["apply", "-f", "fleet.toml", "--detach"]);
     let question = |scene: &Scene| {
         let asked = scene.home.run(&["questions", "-o", "json"]).json();

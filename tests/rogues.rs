@@ -3,15 +3,25 @@
 
 #[path = "support/las.rs"]
 mod las;
+#[cfg(test)]
+mod support;
 
 use std::{
     fs,
     time::{Duration, Instant},
 };
 
-use las::{GRACE, Setting, call, command, health, is_up, setting, text};
+use las::{BINARY, GRACE, Setting, call, command, health, is_up, setting, text};
 use serde_json::json;
-use singularity::{surface::CallError, surface::las::Las, vocab::Span};
+use singularity::{
+    manifest::Scope,
+    surface::{
+        CallError,
+        las::{Las, SharedStart, SharedSurfaces},
+    },
+    vocab::Span,
+};
+use support::proc;
 
 /// What becomes of two calls, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -52,7 +62,11 @@ async fn ask(las: &Las, surface: &str) -> Outcome {
 /// The most memory that Las has held, in KiB.
 fn peak(setting: &Setting) -> u64 {
     let las = setting.fitting(|line| line.ends_with(" las ") && !line.contains("supervise"));
-    let status = fs::read_to_string(format!("/proc/{}/status", las.first().unwrap())).unwrap();
+    peak_of(&las.first().unwrap().to_string())
+}
+
+fn peak_of(process: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
@@ -78,4 +92,36 @@ async fn a_rogue_harms_itself_alone() {
         las.stop(GRACE).await;
         assert_eq!(setting.processes(), [], "{fault}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rogue_that_all_share_harms_itself_alone_too() {
+    for (fault, outcome) in ROGUES {
+        let mut rogue = command(&["python3", "-c", include_str!("support/rogue.py"), fault]);
+        rogue.timeout = Span::from_secs(3);
+        let mut good = command(&["python3", "-c", include_str!("support/probe.py")]);
+        (rogue.scope, good.scope) = (Scope::Shared, Scope::Shared);
+        let mut setting = setting([("rogue", rogue), ("good", good)]);
+        let shared = SharedSurfaces::new(SharedStart {
+            program: BINARY.into(),
+            folders: setting.start.workspace.clone(),
+            tokens: setting.start.tokens.clone(),
+            env: setting.start.env.clone(),
+            patience: Duration::from_secs(8),
+            pace: setting.start.pace.clone(),
+            linger: Duration::ZERO,
+        });
+        setting.start.shared = Some(shared.clone());
+        let (ada, bob) = tokio::join!(setting.las(), setting.las());
+        assert!(is_up(&ada, "good"), "{fault}: {:?}", ada.health());
+        let begun = Instant::now();
+        let (of_rogue, of_good) = tokio::join!(ask(&ada, "rogue"), ask(&bob, "good"));
+        assert_eq!((of_rogue, of_good), (outcome, Done), "{fault}: {:?}", health(&ada, "rogue"));
+        assert_eq!((ask(&ada, "good").await, health(&bob, "good").restarts), (Done, 0), "{fault}");
+        assert!(begun.elapsed() < Duration::from_secs(20), "{fault}: {:?}", begun.elapsed());
+        shared.stop().await;
+        assert_eq!(proc::mentioning(setting.workspace.path()), [], "{fault}");
+    }
+    let peak = peak_of("self");
+    assert!(peak < MAX_MEMORY_KIB, "this process held {peak} KiB");
 }

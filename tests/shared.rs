@@ -19,7 +19,10 @@ use serde_json::{Value, json};
 use singularity::{
     manifest::{Scope, SurfaceSpec},
     process::Backoff,
-    surface::las::{Las, SharedStart, SharedSurfaces},
+    surface::{
+        CallError,
+        las::{Las, SharedStart, SharedSurfaces},
+    },
 };
 use support::{
     Home, Life, PATIENT, SOON,
@@ -27,6 +30,7 @@ use support::{
     proc::{self, Process},
     wait_for, wait_until,
 };
+use tempfile::TempDir;
 
 /// What the model of each being asks for next.
 type Wanted = Arc<Mutex<BTreeMap<String, VecDeque<(String, Value)>>>>;
@@ -174,7 +178,7 @@ fn three_beings_have_one_process_and_the_daemon_ends_with_it() {
     let cwd = fs::read_link(format!("/proc/{}/cwd", processes[0])).unwrap();
     assert!(cwd.ends_with(Path::new("home/shared/pool")), "{cwd:?}");
     for being in &scene.beings {
-        assert_eq!((&scene.health(being)["up"], &scene.health(being)["tools"]), (&json!(true), &json!(3)), "{being}");
+        assert_eq!((&scene.health(being)["up"], &scene.health(being)["tools"]), (&json!(true), &json!(4)), "{being}");
     }
     scene.home.run(&["down"]).ok();
     wait_until(SOON, "nobody is left", || ours.iter().all(|process| !process.is_alive()));
@@ -208,6 +212,7 @@ fn the_process_outlives_each_being_and_ends_with_the_last() {
 #[test]
 fn a_daemon_that_is_killed_leaves_no_process() {
     let mut scene = scene(&["ada", "bob"]);
+    scene.process("ada");
     scene.declare(", STAYS = \"1\"");
     wait_until(PATIENT, "it is the one that stays", || Some(scene.process("ada")) == scene.started().get(1).copied());
     let process = scene.process("bob");
@@ -308,40 +313,133 @@ for line in sys.stdin:
         say(id=id, error={"code": -32601, "message": "method not found"})
 "#;
 
-#[tokio::test]
-async fn a_flood_of_one_being_starves_no_other() {
-    let spec = SurfaceSpec { scope: Scope::Shared, ..las::command(&["python3", "-c", COUNTING]) };
-    let (mut ada, mut bob) = (las::setting([("counting", spec.clone())]), las::setting([("counting", spec)]));
-    let folders = tempfile::tempdir().unwrap();
+/// Where surfaces are kept for several.
+struct Commons {
+    folder: TempDir,
+    shared: SharedSurfaces,
+}
+
+fn commons(linger: Duration) -> Commons {
+    let folder = tempfile::tempdir().unwrap();
     let shared = SharedSurfaces::new(SharedStart {
         program: las::BINARY.into(),
-        folders: folders.path().to_owned(),
-        tokens: folders.path().join("oauth"),
+        folders: folder.path().to_owned(),
+        tokens: folder.path().join("oauth"),
         env: std::env::vars().collect(),
         patience: las::DEADLINE,
         pace: Backoff::default(),
-        linger: Duration::ZERO,
+        linger,
     });
-    (ada.start.shared, bob.start.shared) = (Some(shared.clone()), Some(shared.clone()));
-    let (ada, bob) = (ada.las().await, bob.las().await);
+    Commons { folder, shared }
+}
+
+impl Commons {
+    /// What one being has of a shared surface.
+    async fn user(&self, name: &str, command: &[&str], more: &str) -> Las {
+        let mut spec = SurfaceSpec { scope: Scope::Shared, ..las::command(command) };
+        spec.env.insert("TRACES".to_owned(), self.folder.path().to_str().unwrap().to_owned());
+        spec.env.insert("MORE".to_owned(), more.to_owned());
+        let mut setting = las::setting([(name, spec)]);
+        setting.start.shared = Some(self.shared.clone());
+        setting.las().await
+    }
+
+    async fn pool(&self, more: &str) -> Las {
+        self.user("pool", &["python3", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/pool.py")], more).await
+    }
+}
+
+/// Which process answers.
+async fn process(las: &Las) -> i32 {
+    let told = las::call(las, "pool__who", json!({})).await.unwrap();
+    las::text(&told).rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_process_goes_on_while_one_uses_it_whoever_comes_and_goes() {
+    let commons = commons(Duration::ZERO);
+    let bob = commons.pool("").await;
+    let first = process(&bob).await;
+    for round in 0..40 {
+        let other = commons.pool("").await;
+        assert_eq!(process(&other).await, first);
+        if round % 2 == 0 {
+            other.stop(las::GRACE).await;
+            let over = las::call(&other, "pool__who", json!({})).await.unwrap_err();
+            assert!(matches!(over, CallError::Failed { code: "surface_unavailable", .. }), "{over:?}");
+        }
+        drop(other);
+        assert_eq!(process(&bob).await, first, "round {round}");
+    }
+    drop(bob);
+    las::wait_until("it ends with the last", || is_gone(first)).await;
+}
+
+#[tokio::test]
+async fn a_process_that_is_declared_otherwise_is_not_waited_for_and_none_outlasts_the_end() {
+    let commons = commons(Duration::from_hours(1));
+    let one = commons.pool("").await;
+    let first = process(&one).await;
+    let two = commons.pool("extra").await;
+    let second = process(&two).await;
+    assert!(first != second && !is_gone(first), "it goes on while one still uses it");
+    one.stop(las::GRACE).await;
+    las::wait_until("the old one ends", || is_gone(first)).await;
+
+    two.stop(las::GRACE).await;
+    let again = commons.pool("extra").await;
+    assert_eq!(process(&again).await, second, "it was waited after");
+    again.stop(las::GRACE).await;
+    let three = commons.pool("other").await;
+    las::wait_until("what nobody uses makes room", || is_gone(second)).await;
+
+    let third = process(&three).await;
+    commons.shared.stop().await;
+    assert!(is_gone(third));
+    let over = las::call(&three, "pool__who", json!({})).await.unwrap_err();
+    assert!(matches!(over, CallError::Failed { code: "surface_unavailable", .. }), "{over:?}");
+}
+
+#[tokio::test]
+async fn a_flood_of_one_being_starves_no_other() {
+    let commons = commons(Duration::ZERO);
+    let counting = ["python3", "-c", COUNTING];
+    let (ada, bob) = (commons.user("counting", &counting, "").await, commons.user("counting", &counting, "").await);
     let counted = async |las: &Las| -> usize {
         let counted = las::call(las, "counting__count", json!({})).await.unwrap();
         las::text(&counted).parse().unwrap()
     };
-    let came = || fs::read_to_string(folders.path().join("counting/came")).ok().and_then(|text| text.parse::<usize>().ok());
+    let came = || fs::read_to_string(commons.folder.path().join("counting/came")).ok()?.parse::<usize>().ok();
     let flood = futures::future::join_all((0..400).map(|_| counted(&ada)));
     let other = async {
-        las::wait_until("the flood is there", || came().is_some_and(|came| came >= 31)).await;
-        let before = came().unwrap();
+        let mut before = 0;
+        let is_there = || {
+            before = came().unwrap_or(before);
+            before >= 31
+        };
+        las::wait_until("the flood is there", is_there).await;
         (before, counted(&bob).await)
     };
     let (flood, (before, other)) = tokio::join!(flood, other);
     assert_eq!(flood.len(), 400);
     // Those that were under way, and those that came while it was on its way.
     assert!(other <= before + 2 * 32, "{other} came before it, of which {before} were there");
-    ada.stop(las::GRACE).await;
-    bob.stop(las::GRACE).await;
-    shared.stop().await;
+    commons.shared.stop().await;
+}
+
+#[test]
+fn a_tool_that_one_being_brings_about_is_offered_to_all() {
+    let scene = scene(&["ada", "bob"]);
+    scene.call("ada", "grow");
+    assert_eq!(scene.call("ada", "grown")["status"], "success");
+    let offered = |being: &str| {
+        let is_offered = |seen: &Seen| {
+            seen.said_by("system").join("").contains(&format!("You are {being},")) && seen.tools().contains(&"pool__grown")
+        };
+        scene.model.seen().iter().any(is_offered)
+    };
+    wait_until(PATIENT, "it is offered to bob", || offered("bob"));
+    assert_eq!(scene.call("bob", "grown")["status"], "success");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-"""An MCP server that many use: it notes each process of it, and its tools say which process they are of, wait, and ask.
+"""An MCP server that many use: it notes each process of it, and its tools say which process they are of, wait, ask, and add a tool.
 
 Where STAYS is set, it does not end by itself when its stdin does."""
 import json, os, pathlib, sys, threading, time
@@ -9,7 +9,7 @@ if (here / "broken").exists():
 with open(here / "started", "a") as started:
     started.write(f"{os.getpid()}\n")
 lock, asking = threading.Lock(), {}
-tools = ["who", "wait", "ask"] + [tool for tool in os.environ.get("MORE", "").split() if tool]
+tools = ["who", "wait", "ask", "grow"] + [tool for tool in os.environ.get("MORE", "").split() if tool]
 
 def say(**message):
     with lock:
@@ -28,7 +28,7 @@ for line in sys.stdin:
     method, id, params = asked.get("method"), asked.get("id"), asked.get("params", {})
     if method == "initialize":
         info = {"name": "pool", "version": "1"}
-        say(id=id, result={"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info})
+        say(id=id, result={"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": True}}, "serverInfo": info})
     elif method == "tools/list":
         say(id=id, result={"tools": [{"name": tool, "inputSchema": {"type": "object"}} for tool in tools]})
     elif method == "tools/call" and params["name"] == "wait":
@@ -38,6 +38,10 @@ for line in sys.stdin:
         form = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
         asking[f"question-{id}"] = id
         say(id=f"question-{id}", method="elicitation/create", params={"mode": "form", "message": "Who?", "requestedSchema": form})
+    elif method == "tools/call" and params["name"] == "grow":
+        tools.append("grown")
+        say(method="notifications/tools/list_changed")
+        answer(id, "grown")
     elif method == "tools/call":
         answer(id, f"process {os.getpid()}")
     elif method is None and id in asking:

@@ -43,7 +43,7 @@
 //! - No process of a surface outlives the daemon ([`crate::process`]).
 //!
 //! # Caveats
-//! - Without a daemon, a surface of scope `shared` is one of its Las's own.
+//! - Without a daemon, a surface of scope `shared` is one of its Las's own: `doctor` and `tools` start one of theirs beside a daemon's.
 //! - A question that comes as a result which requires input, as servers of 2026-07-28 ask, is not put to anyone: the call fails.
 
 mod config;
