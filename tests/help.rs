@@ -20,6 +20,8 @@ fn the_help_of_every_verb_is_as_it_was_reviewed() {
         "history",
         "diff",
         "rollback",
+        "audit",
+        "audit verify",
         "down",
         "run",
         "once",

@@ -230,7 +230,7 @@ fn beings_are_paused_by_their_labels_and_a_choice_that_means_nobody_is_refused()
     };
     wait_until(SOON, "the pauses are in force", || paused() == ["ada", "cy"]);
     for (args, says) in [
-        (&["pause", "-l", "team=none"][..], "no being has the labels team=none"),
+        (&["pause", "-l", "team=none"][..], "there are no beings with the labels team=none"),
         (&["pause", "ada", "nobody"], "no such being: being/nobody"),
         (&["resume", "surface/door"], "only beings"),
     ] {
@@ -332,4 +332,65 @@ fn an_edit_of_served_files_is_a_revision_that_is_taken_back_in_the_files() {
     assert!(home.run(&["diff", "1"]).ok().stdout.contains("~ approve"), "it is compared as any other");
     let refused = home.run(&["rollback", "1"]);
     assert!(refused.code() == 2 && refused.stderr.contains("in those files"), "{}", refused.stderr);
+}
+
+/// What was asked for and how it ended, in words such as `pause refused`.
+fn audited(home: &Home) -> Vec<String> {
+    let lines: Vec<Value> = {
+        let text = home.run(&["audit", "-o", "jsonl"]).ok().stdout;
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    };
+    let asked = lines.iter().filter(|line| line["entry"]["is"] == "asked");
+    let ended = |line: &Value| {
+        let end = lines.iter().find(|end| end["entry"]["of"] == line["seq"]);
+        assert!(end.is_none_or(|end| end["by"] == line["by"]));
+        end.map_or("has no end", |end| end["entry"]["outcome"].as_str().unwrap_or_default()).to_owned()
+    };
+    asked
+        .map(|line| {
+            assert_eq!(line["by"]["uid"], json!(my_uid()));
+            format!("{} {}", line["entry"]["verb"].as_str().unwrap_or_default(), ended(line))
+        })
+        .collect()
+}
+
+#[test]
+fn what_a_person_asks_for_is_on_record_with_who_and_without_what_is_theirs_alone() {
+    let home = Home::new();
+    let server = Server::start(|seen: &Seen| match seen.said_by("tool").is_empty() {
+        true => Reply::call("singularity_memory_remember", json!({ "kind": "note", "text": "ARGUMENT" })),
+        false => Reply::say("well"),
+    });
+    home.write("ada.toml", &fleet(&server, "approve = [\"singularity_memory_*\"]\nstimulus = \"MANIFEST\""));
+    home.run_within(PATIENT, &["apply", "-f", "ada.toml"]).ok();
+    home.run(&["plan", "-f", "ada.toml"]).ok();
+    wait_until(PATIENT, "a question", || home.run(&["questions", "-o", "name"]).ok().stdout == "ada.1\n");
+    assert_eq!(home.run(&["answer", "ada.1", "--value", "name=VALUE"]).code(), 2);
+    home.run(&["deny", "ada.1", "--reason", "DENIAL"]).ok();
+    home.run(&["pause", "ada", "--reason", "it is late"]).ok();
+    assert_eq!(home.run(&["resume", "nobody"]).code(), 2);
+    home.run(&["delete", "being/ada"]).ok();
+    let head = home.run(&["audit", "verify"]).ok().stdout;
+    home.run(&["down"]).ok();
+    assert_eq!(
+        audited(&home),
+        ["apply done", "answer refused", "deny done", "pause done", "resume refused", "delete done", "down done"],
+        "a plan changes nothing"
+    );
+    let text = fs::read_to_string(home.path().join("audit.jsonl")).expect("the record");
+    for theirs in ["ARGUMENT", "MANIFEST", "VALUE", "DENIAL"] {
+        assert!(!text.contains(theirs), "{theirs} is in {text}");
+    }
+    let table = home.run(&["audit"]).ok().stdout;
+    assert!(table.contains("it is late") && table.contains("no such being: being/nobody"), "{table}");
+
+    home.run(&["audit", "verify", "--head", head.trim()]).ok();
+    let longer = home.run(&["audit", "verify"]).ok().stdout;
+    let shorter = text.lines().take(13).fold(String::new(), |text, line| text + line + "\n");
+    home.write("home/audit.jsonl", &shorter);
+    let cut = home.run(&["audit", "verify", "--head", longer.trim()]);
+    assert!(cut.code() == 4 && cut.stderr.contains("were taken off the end"), "{}", cut.stderr);
+    home.write("home/audit.jsonl", &text.replace("it is late", "it is soon"));
+    let edited = home.run(&["audit", "verify"]);
+    assert!(edited.code() == 4 && edited.stderr.contains("does not follow the line before it"), "{}", edited.stderr);
 }

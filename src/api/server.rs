@@ -170,25 +170,37 @@ async fn pause(
     Ok(Json(Done { done: shared.handle.pause(whom, peer.operator()?, reason).await? }))
 }
 
-async fn resume(State(shared): State<Shared>, Json(request): Json<ResumeRequest>) -> Result<Json<Done>, Refused> {
-    Ok(Json(Done { done: shared.handle.resume(request.whom).await? }))
+async fn resume(
+    State(shared): State<Shared>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    Json(request): Json<ResumeRequest>,
+) -> Result<Json<Done>, Refused> {
+    Ok(Json(Done { done: shared.handle.resume(request.whom, peer.operator()?).await? }))
 }
 
-async fn answer(State(shared): State<Shared>, Json(request): Json<AnswerRequest>) -> Result<Json<()>, Refused> {
+async fn answer(
+    State(shared): State<Shared>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    Json(request): Json<AnswerRequest>,
+) -> Result<Json<()>, Refused> {
     let AnswerRequest { being, number, word } = request;
-    shared.handle.answer(being, number, word).await?;
+    shared.handle.answer(being, number, word, peer.operator()?).await?;
     Ok(Json(()))
 }
 
-async fn consent(State(shared): State<Shared>, Json(request): Json<ConsentRequest>) -> Result<Json<()>, Refused> {
+async fn consent(
+    State(shared): State<Shared>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    Json(request): Json<ConsentRequest>,
+) -> Result<Json<()>, Refused> {
     let ConsentRequest { surface, answer } = request;
-    shared.handle.consent(surface, answer).await?;
+    shared.handle.consent(surface, answer, peer.operator()?).await?;
     Ok(Json(()))
 }
 
-async fn down(State(shared): State<Shared>) -> Json<()> {
-    shared.handle.down();
-    Json(())
+async fn down(State(shared): State<Shared>, ConnectInfo(peer): ConnectInfo<Peer>) -> Result<Json<()>, Refused> {
+    shared.handle.asked_down(peer.operator()?)?;
+    Ok(Json(()))
 }
 
 struct Refused(RequestError);
@@ -202,8 +214,8 @@ impl From<RequestError> for Refused {
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         let class = match &self.0 {
-            RequestError::Invalid(_) | RequestError::Refused(_) => RefusalClass::Configuration,
-            RequestError::Keep(_) => RefusalClass::State,
+            RequestError::Invalid(_) | RequestError::Refused(_) | RequestError::Troubled(_) => RefusalClass::Configuration,
+            RequestError::Keep(_) | RequestError::Audit(_) => RefusalClass::State,
             RequestError::Leaving => RefusalClass::Runtime,
         };
         let message = crate::vocab::chain(&self.0);

@@ -4,6 +4,7 @@
 
 mod apply;
 mod args;
+mod audit;
 mod context;
 mod decide;
 mod dispatch;

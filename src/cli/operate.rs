@@ -3,6 +3,7 @@
 use clap::Subcommand;
 
 use super::{
+    audit::{self, AuditArguments},
     context::Context,
     failure::Failure,
     history::{self, Diff, History, Rollback},
@@ -31,6 +32,9 @@ pub(super) enum Operate {
         after_help = "What served files declare is taken back in those files.\n\nExamples:\n  singularity rollback --dry-run\n  singularity rollback 3"
     )]
     Rollback(Rollback),
+    /// Show who asked the daemon for what, when, and what came of it.
+    #[command(after_help = "Examples:\n  singularity audit\n  singularity audit -o jsonl\n  singularity audit verify")]
+    Audit(AuditArguments),
 }
 
 /// Does what was asked for.
@@ -40,6 +44,7 @@ pub(super) async fn operate(context: &Context, verb: &Operate) -> Result<(), Fai
         Operate::Resume(arguments) => pause::resume(context, arguments).await,
         Operate::History(arguments) => history::history(context, arguments),
         Operate::Diff(arguments) => history::diff(context, arguments),
+        Operate::Audit(arguments) => audit::audit(context, arguments),
         Operate::Rollback(arguments) => history::rollback(context, arguments).await,
     }
 }

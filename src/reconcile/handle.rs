@@ -2,12 +2,15 @@ use std::sync::Arc;
 
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
-use super::{AppliedSet, Status, Whom};
+use super::{
+    AppliedSet, Status, Whom,
+    record::{Act, Record},
+};
 use crate::{
     manifest::Problems,
     plan::Plan,
     runtime::Word,
-    store::KeepError,
+    store::{AuditError, KeepError},
     vocab::{Address, Name, Operator, Reason},
 };
 
@@ -16,6 +19,7 @@ use crate::{
 pub struct Handle {
     requests: mpsc::Sender<Request>,
     status: watch::Receiver<Arc<Status>>,
+    record: Record,
     pub(super) down: Arc<Notify>,
 }
 
@@ -51,8 +55,13 @@ pub enum RequestError {
     Invalid(Problems),
     #[error("{0}")]
     Refused(String),
+    /// What is declared and what holds now do not agree: the problems, one a line.
+    #[error("{0}")]
+    Troubled(String),
     #[error(transparent)]
     Keep(#[from] KeepError),
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     #[error("the daemon is stopping")]
     Leaving,
 }
@@ -62,9 +71,9 @@ const MAX_WAITING_REQUESTS: usize = 16;
 
 impl Handle {
     /// Makes a handle that shows a status, and the end where its requests come out.
-    pub(super) fn new(status: watch::Receiver<Arc<Status>>) -> (Self, mpsc::Receiver<Request>) {
+    pub(super) fn new(status: watch::Receiver<Arc<Status>>, record: Record) -> (Self, mpsc::Receiver<Request>) {
         let (sender, requests) = mpsc::channel(MAX_WAITING_REQUESTS);
-        (Self { requests: sender, status, down: Arc::new(Notify::new()) }, requests)
+        (Self { requests: sender, status, record, down: Arc::new(Notify::new()) }, requests)
     }
 
     /// What is known now and whenever it changes.
@@ -74,43 +83,61 @@ impl Handle {
 
     /// Applies a set in the place of what had its name, or only tells what that would change.
     pub async fn apply(&self, set: Name, content: AppliedSet, by: Operator, dry_run: bool) -> Result<Applied, RequestError> {
-        self.ask(|reply| Request::Apply { set, content, by, dry_run, reply }).await
+        let act = (!dry_run).then(|| Act::apply(&set, &content));
+        self.recorded(by, act, move |reply| Request::Apply { set, content, by, dry_run, reply }).await
     }
 
     /// Declares what an older revision declared, or only tells what that would change; without a number the newest that was applied
     /// otherwise than what is now.
     pub async fn roll_back(&self, to: Option<u64>, by: Operator, dry_run: bool) -> Result<Applied, RequestError> {
-        self.ask(|reply| Request::RollBack { to, by, dry_run, reply }).await
+        let about = to.map_or_else(|| "the revision before".to_owned(), |number| format!("revision {number}"));
+        let act = (!dry_run).then(|| Act::new("rollback", about));
+        self.recorded(by, act, move |reply| Request::RollBack { to, by, dry_run, reply }).await
     }
 
     /// Takes an applied object away; `purge` removes a being's state too.
     pub async fn delete(&self, address: Address, by: Operator, purge: bool) -> Result<Vec<String>, RequestError> {
-        self.ask(|reply| Request::Delete { address, by, purge, reply }).await
+        let about = if purge { format!("{address} and its state") } else { address.to_string() };
+        self.recorded(by, Some(Act::new("delete", about)), move |reply| Request::Delete { address, by, purge, reply }).await
     }
 
     /// Takes an applied set away.
     pub async fn delete_set(&self, set: Name, by: Operator) -> Result<Vec<String>, RequestError> {
-        self.ask(|reply| Request::DeleteSet { set, by, reply }).await
+        let act = Act::new("delete", format!("set {set}"));
+        self.recorded(by, Some(act), move |reply| Request::DeleteSet { set, by, reply }).await
     }
 
     /// Pauses beings until they are resumed, also through restarts. Done once it is durable; each finishes what is under way.
     pub async fn pause(&self, whom: Whom, by: Operator, reason: Option<Reason>) -> Result<Vec<String>, RequestError> {
-        self.ask(|reply| Request::Pause { whom, by, reason, reply }).await
+        let act = Act::new("pause", whom.to_string()).because(reason.clone());
+        self.recorded(by, Some(act), move |reply| Request::Pause { whom, by, reason, reply }).await
     }
 
     /// Resumes beings that were paused.
-    pub async fn resume(&self, whom: Whom) -> Result<Vec<String>, RequestError> {
-        self.ask(|reply| Request::Resume { whom, reply }).await
+    pub async fn resume(&self, whom: Whom, by: Operator) -> Result<Vec<String>, RequestError> {
+        let act = Act::new("resume", whom.to_string());
+        self.recorded(by, Some(act), move |reply| Request::Resume { whom, reply }).await
     }
 
     /// Hands a person's word about a question to its being; done once it is durable.
-    pub async fn answer(&self, being: Name, number: u64, word: Word) -> Result<(), RequestError> {
-        self.ask(|reply| Request::Answer { being, number, word, reply }).await
+    pub async fn answer(&self, being: Name, number: u64, word: Word, by: Operator) -> Result<(), RequestError> {
+        let act = Act::answer(&being, number, &word);
+        self.recorded(by, Some(act), move |reply| Request::Answer { being, number, word, reply }).await
     }
 
     /// Hands over what a person brought from the authorization server of a surface; done once there is a token.
-    pub async fn consent(&self, surface: Name, answer: String) -> Result<(), RequestError> {
-        self.ask(|reply| Request::Consent { surface, answer, reply }).await
+    pub async fn consent(&self, surface: Name, answer: String, by: Operator) -> Result<(), RequestError> {
+        let act = Act::consent(&surface);
+        self.recorded(by, Some(act), move |reply| Request::Consent { surface, answer, reply }).await
+    }
+
+    /// Ends the reconciler once all beings are stopped, because somebody asked for it.
+    pub fn asked_down(&self, by: Operator) -> Result<(), RequestError> {
+        let act = Act::new("down", "the daemon and all beings".to_owned());
+        let asked = self.record.begin(by, &act)?;
+        self.record.end(by, asked, &act, &Ok(()));
+        self.down();
+        Ok(())
     }
 
     /// Reads the served files again, also where they look as they did; done once what changed is in force.
@@ -121,6 +148,25 @@ impl Handle {
     /// Ends the reconciler once all beings are stopped.
     pub fn down(&self) {
         self.down.notify_one();
+    }
+
+    /// Puts on record that something is asked for, has it carried out, and puts on record what came of it; what changes nothing has no
+    /// act. It is carried out to its end also where the asker leaves meanwhile.
+    async fn recorded<T: Send + 'static>(
+        &self,
+        by: Operator,
+        act: Option<Act>,
+        request: impl FnOnce(Reply<T>) -> Request + Send + 'static,
+    ) -> Result<T, RequestError> {
+        let Some(act) = act else { return self.ask(request).await };
+        let handle = self.clone();
+        let work = async move {
+            let asked = handle.record.begin(by, &act)?;
+            let done = handle.ask(request).await;
+            handle.record.end(by, asked, &act, &done);
+            done
+        };
+        tokio::spawn(work).await.unwrap_or(Err(RequestError::Leaving))
     }
 
     async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, RequestError> {

@@ -11,6 +11,8 @@
 //! Children are beings of the fleet too: each being's state says which it made, and a child is declared to be what its parent is, less what
 //! only its parent has. A parent stops after its children.
 //!
+//! What people ask for is put on record, with who they are, before anything is done about it.
+//!
 //! Each change of what is declared is a revision in the home's history; an older one can be taken back.
 //!
 //! **Guarantees.** While anything does not validate, the last good fleet goes on, also after a restart of the daemon. A plan that its judge
@@ -27,6 +29,7 @@ mod family;
 mod handle;
 mod pauses;
 mod reconciler;
+mod record;
 mod requests;
 mod revisions;
 mod rollback;
@@ -38,7 +41,7 @@ mod watch;
 pub use crate::runtime::{Answer, Word};
 pub use handle::{Applied, Handle, RequestError};
 pub use pauses::Whom;
-pub use reconciler::{Reconciler, Settings};
+pub use reconciler::{BeginError, Reconciler, Settings};
 pub use revisions::{Cause, Revision, RevisionHead, Revisions};
 pub use sets::{AppliedSet, AppliedSource, add_applied};
 pub use status::{

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     path::PathBuf,
 };
 
@@ -22,6 +23,22 @@ pub enum Whom {
     /// Those that have all of these labels.
     Labelled(BTreeMap<String, String>),
     All,
+}
+
+impl fmt::Display for Whom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Named(names) => {
+                let names: Vec<String> = names.iter().map(|name| format!("being/{name}")).collect();
+                f.write_str(&names.join(", "))
+            }
+            Self::Labelled(labels) => {
+                let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                write!(f, "beings with the labels {}", labels.join(","))
+            }
+            Self::All => f.write_str("all beings"),
+        }
+    }
 }
 
 /// The pauses of a home.
@@ -127,8 +144,7 @@ impl Reconciler {
             Whom::Labelled(labels) => {
                 let has_all = |(_, spec): &(&Name, &BeingSpec)| selects(labels, &spec.labels);
                 let names: Vec<Name> = beings.iter().filter(has_all).map(|(name, _)| name.clone()).collect();
-                let shown = labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",");
-                let none = || RequestError::Refused(format!("no being has the labels {shown}"));
+                let none = || RequestError::Refused(format!("there are no {whom}"));
                 if names.is_empty() { Err(none()) } else { Ok(names) }
             }
             Whom::All => {

@@ -18,6 +18,7 @@ use super::{
     family::Families,
     handle::Request,
     pauses::Pauses,
+    record::Record,
     requests::Parting,
     revisions::{Cause, Revisions},
     watch::Watched,
@@ -26,7 +27,7 @@ use crate::{
     manifest::{Fleet, Overrides},
     plan::{Born, judge, plan},
     runtime::{Assignment, Failure, Ground, Unit},
-    store::KeepError,
+    store::{AuditError, KeepError},
     vocab::{Address, Name, Operator, Span, chain},
 };
 
@@ -80,6 +81,15 @@ impl fmt::Debug for Reconciler {
     }
 }
 
+/// Why a reconciler can't begin.
+#[derive(Debug, thiserror::Error)]
+pub enum BeginError {
+    #[error(transparent)]
+    Keep(#[from] KeepError),
+    #[error(transparent)]
+    Audit(#[from] AuditError),
+}
+
 /// Why an edit is not in force.
 #[derive(Debug, Clone)]
 pub(super) struct Refusal {
@@ -103,15 +113,15 @@ const PERIOD: Duration = Duration::from_secs(30);
 
 impl Reconciler {
     /// Makes a reconciler and the handle to it, within a runtime. No being is started before [`Reconciler::run`]. The error says that it
-    /// can't be read what operators hold back.
-    pub fn new(ground: Arc<Ground>, settings: Settings) -> Result<(Self, Handle), KeepError> {
+    /// can't be read what operators hold back, or that nothing could be put on record.
+    pub fn new(ground: Arc<Ground>, settings: Settings) -> Result<(Self, Handle), BeginError> {
         let declared = Declared::new(&ground.home, settings.overrides);
         let watched = Watched::on(settings.folders, settings.poll);
         let families = Families::new(&ground.home);
         let pauses = Pauses::open(&ground.home)?;
         let revisions = Revisions::of(&ground.home);
         let (status, shown) = watch::channel(Arc::new(Status::default()));
-        let (handle, requests) = Handle::new(shown);
+        let (handle, requests) = Handle::new(shown, Record::open(&ground)?);
         let reconciler = Self {
             ground,
             declared,

@@ -72,7 +72,7 @@ impl Reconciler {
         self.converge().await;
         match self.declared.problems.is_empty() {
             true => Ok(Applied { plan, addresses }),
-            false => Err(RequestError::Refused(self.declared.problems.join("\n"))),
+            false => Err(RequestError::Troubled(self.declared.problems.join("\n"))),
         }
     }
 

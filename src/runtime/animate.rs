@@ -297,6 +297,8 @@ fn kept_from(ground: &Ground, workspace: &Path, dir: &Path) -> Vec<PathBuf> {
         home.tools(),
         home.commit(),
         home.shared(),
+        home.audit(),
+        home.oauth(),
     ]
 }
 

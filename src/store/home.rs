@@ -172,6 +172,11 @@ impl Home {
         self.history().join("revisions")
     }
 
+    /// The record of what people asked for.
+    pub fn audit(&self) -> PathBuf {
+        self.path.join("audit.jsonl")
+    }
+
     /// What was declared before.
     pub fn history(&self) -> PathBuf {
         self.path.join("history")

@@ -89,6 +89,7 @@
 mod access;
 mod adopt;
 mod archive;
+mod audit;
 mod commit;
 mod error;
 mod folder;
@@ -113,6 +114,7 @@ mod survey;
 pub use access::AccessError;
 pub use adopt::{Adoption, Kept, adopt};
 pub use archive::{Exported, export, import};
+pub use audit::{Audit, AuditEntry, AuditError, AuditLog, AuditOutcome, AuditRecord, read_audit};
 pub use commit::CommitLog;
 pub use error::StoreError;
 pub use home::{Home, HomeError};
