@@ -1,13 +1,17 @@
 //! When a being's cycles begin.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
-use crate::vocab::{Digest, Span, Timestamp};
+use crate::vocab::{Cron, Digest, Hours, Span, Timestamp, Zone};
 
 /// The longest span over which beings are spread where nothing else is said.
 const WIDEST_SPREAD: Span = Span::from_secs(60);
 /// A slot that did not begin this long after its time was missed; with slots close together, a quarter of their distance.
 const LATE: Span = Span::from_secs(30);
+/// The span over which beings with one cron expression are spread where nothing else is said: a tenth of its shortest distance.
+const CRON_SPREAD: Span = Span::from_secs(6);
+/// How many closed times are looked through for a slot: about four years of nights.
+const LOOKED_THROUGH: u32 = 1_500;
 /// How far the clock may be set back before the slots that it was ahead of are given up; with slots far apart, one distance.
 const SET_BACK: Span = Span::from_secs(2 * 3_600);
 
@@ -20,6 +24,7 @@ const SET_BACK: Span = Span::from_secs(2 * 3_600);
 ///
 /// - A slot is taken at most once, ever, and slots are taken in their order, however often a process starts and however the clock jumps.
 /// - Any number of slots that were missed are taken by one cycle, which takes the newest, or by none, as is declared.
+/// - No cycle begins outside of the active hours. What would have is no slot, so that it is not missed either.
 /// - A being begins at most half the distance to the next slot after its own; how much is a hash of its name, the same for ever. Two
 ///   beings may meet by chance.
 /// - A clock that is set back makes a being wait until slots come that were not taken: at most two hours or two distances of its slots. One
@@ -27,6 +32,8 @@ const SET_BACK: Span = Span::from_secs(2 * 3_600);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cadence {
     beat: Beat,
+    /// The hours in which alone a cycle begins.
+    active: Option<(Hours, Zone)>,
     /// Whether slots that were missed are made up for, by one cycle.
     catches_up: bool,
     /// How long after its slot the being begins.
@@ -40,6 +47,8 @@ enum Beat {
     Pause(Span),
     /// Multiples of a span since the Unix epoch.
     Every(Span),
+    /// What a cron expression names, by the clocks of a zone.
+    Cron(Cron, Zone),
 }
 
 /// What a schedule has to know of a being.
@@ -47,8 +56,8 @@ enum Beat {
 pub struct Past {
     /// The newest slot that a cycle took.
     pub slot: Option<Timestamp>,
-    /// Whether it has not begun any cycle.
-    pub is_newborn: bool,
+    /// When it was born, if it has not begun any cycle.
+    pub newborn: Option<Timestamp>,
     /// The wall time from which on the slots count where none is known to be taken.
     pub since: Timestamp,
     /// How long this process has had it.
@@ -79,8 +88,20 @@ impl Cadence {
         Self::of(Beat::Every(every))
     }
 
+    /// A cycle at each instant that a cron expression names.
+    pub const fn cron(cron: Cron, zone: Zone) -> Self {
+        Self::of(Beat::Cron(cron, zone))
+    }
+
     const fn of(beat: Beat) -> Self {
-        Self { beat, catches_up: true, offset: Span::ZERO }
+        Self { beat, active: None, catches_up: true, offset: Span::ZERO }
+    }
+
+    /// The same within these hours alone.
+    #[must_use]
+    pub fn active(mut self, hours: Hours, zone: Zone) -> Self {
+        self.active = Some((hours, zone));
+        self
     }
 
     /// The same without cycles for slots that were missed.
@@ -97,6 +118,7 @@ impl Cadence {
         let over = over.unwrap_or_else(|| match self.beat {
             Beat::Pause(_) => Span::ZERO,
             Beat::Every(every) => Span::from(every.as_duration() / 10).min(WIDEST_SPREAD),
+            Beat::Cron(..) => CRON_SPREAD,
         });
         self.offset = share(name, over);
         self
@@ -106,19 +128,37 @@ impl Cadence {
     pub fn next(&self, past: &Past, now: Timestamp) -> Option<Next> {
         match self.beat {
             Beat::Pause(rest) => {
-                let left = past.rested_for.map_or(Span::ZERO, |rested| rest.saturating_sub(rested));
-                Some(Next { at: later(now, left), slot: None, because: format!("{rest} after the last cycle began") })
+                let at = later(now, past.rested_for.map_or(Span::ZERO, |rested| rest.saturating_sub(rested)));
+                self.once_open(Next { at, slot: None, because: format!("{rest} after the last cycle began") })
             }
-            Beat::Every(every) if past.is_newborn && past.slot.is_none() => {
-                Some(Next { at: now, slot: floor(every, now), because: "its first cycle".to_owned() })
+            Beat::Every(every) if past.newborn.is_some() && past.slot.is_none() => {
+                self.once_open(Next { at: now, slot: floor(every, now), because: "its first cycle".to_owned() })
             }
-            Beat::Every(_) => self.next_slot(past, now),
+            _ => self.next_slot(past, now),
         }
+    }
+
+    /// The same cycle, when the hours that are active have come.
+    fn once_open(&self, next: Next) -> Option<Next> {
+        if self.is_open(next.at) {
+            return Some(next);
+        }
+        let at = self.opens_after(next.at)?;
+        Some(Next { at, because: format!("{}; not active before", next.because), ..next })
+    }
+
+    fn is_open(&self, at: Timestamp) -> bool {
+        self.active.as_ref().is_none_or(|(hours, zone)| hours.includes(at, zone))
+    }
+
+    fn opens_after(&self, at: Timestamp) -> Option<Timestamp> {
+        self.active.as_ref().and_then(|(hours, zone)| hours.begins_after(at, zone))
     }
 
     fn next_slot(&self, past: &Past, now: Timestamp) -> Option<Next> {
         let is_ahead = past.slot.is_some_and(|slot| since(now, slot) > SET_BACK.max(self.distance_after(slot)));
-        let base = past.slot.filter(|_| !is_ahead).unwrap_or(past.since);
+        let begun = past.newborn.map_or(past.since, |born| born.min(past.since));
+        let base = past.slot.filter(|_| !is_ahead).unwrap_or(begun);
         let first = self.after(base)?;
         let on_time =
             |slot: Timestamp| Next { at: self.begin_of(slot), slot: (!is_ahead).then_some(slot), because: self.to_string() };
@@ -132,22 +172,32 @@ impl Cadence {
         let newest = self.newest(first, now);
         let next = on_time(newest);
         if since(next.at, now) <= LATE.min(quarter(self.distance_after(newest))) {
-            return Some(next);
+            return if next.at > now { Some(next) } else { self.once_open(Next { at: now, ..next }) };
         }
         if !self.catches_up {
             return self.after(now).map(on_time);
         }
         // What was missed while a process was down is spread as well: all its beings come up at once.
         let at = later(now, self.offset.saturating_sub(past.up_for));
-        Some(Next { at, because: format!("{self}; {newest} was missed"), ..next })
+        self.once_open(Next { at, because: format!("{self}; {newest} was missed"), ..next })
+    }
+
+    /// Tells whether there is any slot at all; a pause has none, and needs none.
+    pub fn has_slots(&self) -> bool {
+        matches!(self.beat, Beat::Pause(_)) || self.after(Timestamp::UNIX_EPOCH).is_some()
     }
 
     /// The first slot after an instant.
     fn after(&self, at: Timestamp) -> Option<Timestamp> {
-        match self.beat {
-            Beat::Pause(_) => None,
-            Beat::Every(every) => floor(every, at)?.checked_add(every.as_duration()).ok(),
+        let mut slot = self.beat.after(at)?;
+        for _ in 0..LOOKED_THROUGH {
+            if self.is_open(slot) {
+                return Some(slot);
+            }
+            let just_before = self.opens_after(slot)?.checked_sub(Duration::from_nanos(1)).ok()?;
+            slot = self.beat.after(just_before)?;
         }
+        None
     }
 
     /// How far a slot is from the one after it.
@@ -157,7 +207,8 @@ impl Cadence {
 
     /// When the being begins with a slot.
     fn begin_of(&self, slot: Timestamp) -> Timestamp {
-        later(slot, self.offset.min(Span::from(self.distance_after(slot).as_duration() / 2)))
+        let begin = later(slot, self.offset.min(Span::from(self.distance_after(slot).as_duration() / 2)));
+        if self.is_open(begin) { begin } else { slot }
     }
 
     /// The newest slot that is not after `now`, given one that is not either. The distance between the two is halved again and again,
@@ -175,12 +226,25 @@ impl Cadence {
     }
 }
 
+impl Beat {
+    /// The first slot after an instant, whatever the hour.
+    fn after(&self, at: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::Pause(_) => None,
+            Self::Every(every) => floor(*every, at)?.checked_add(every.as_duration()).ok(),
+            Self::Cron(cron, zone) => cron.after(at, zone),
+        }
+    }
+}
+
 impl fmt::Display for Cadence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.beat {
-            Beat::Pause(rest) => write!(f, "{rest} apart"),
-            Beat::Every(every) => write!(f, "every {every}"),
+        match &self.beat {
+            Beat::Pause(rest) => write!(f, "{rest} apart")?,
+            Beat::Every(every) => write!(f, "every {every}")?,
+            Beat::Cron(cron, zone) => write!(f, "cron {cron}, {zone}")?,
         }
+        self.active.as_ref().map_or(Ok(()), |(hours, _)| write!(f, ", {hours}"))
     }
 }
 
@@ -197,7 +261,7 @@ fn later(at: Timestamp, span: Span) -> Timestamp {
 
 /// How long it is from one instant to another; zero if that is not later.
 fn since(from: Timestamp, to: Timestamp) -> Span {
-    Span::from(std::time::Duration::try_from(to.duration_since(from)).unwrap_or_default())
+    Span::from(Duration::try_from(to.duration_since(from)).unwrap_or_default())
 }
 
 fn quarter(span: Span) -> Span {
@@ -209,7 +273,7 @@ fn share(name: &str, over: Span) -> Span {
     let [first, second, third, fourth, ..] = *Digest::of(name).as_bytes();
     let luck = u128::from(u32::from_be_bytes([first, second, third, fourth]));
     let micros = (over.as_duration().as_micros() * luck) >> 32;
-    Span::from(std::time::Duration::from_micros(micros.try_into().unwrap_or(u64::MAX)))
+    Span::from(Duration::from_micros(micros.try_into().unwrap_or(u64::MAX)))
 }
 
 #[cfg(test)]

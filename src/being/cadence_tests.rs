@@ -28,7 +28,7 @@ fn every(seconds: i64, offset: i64) -> Cadence {
 
 /// A being that lives since `since` and took a slot, in a process that has long been up.
 fn past(slot: Option<Timestamp>, since: Timestamp) -> Past {
-    Past { slot, is_newborn: false, since, up_for: secs(HOUR), rested_for: None }
+    Past { slot, newborn: None, since, up_for: secs(HOUR), rested_for: None }
 }
 
 fn told(cadence: &Cadence, past: &Past, now: &str) -> (String, Option<String>, String) {
@@ -61,7 +61,7 @@ fn every_two_hours_is_at_even_hours() {
 
 #[test]
 fn a_newborn_begins_at_once_and_again_at_the_next_slot() {
-    let newborn = Past { is_newborn: true, ..past(None, utc("09:30:00")) };
+    let newborn = Past { newborn: Some(utc("09:30:00")), ..past(None, utc("09:30:00")) };
     let first = told(&every(2 * HOUR, 7), &newborn, "09:30:00");
     assert_eq!(first, ("09:30:00".into(), Some("08:00:00".into()), "its first cycle".into()));
 }
@@ -87,6 +87,48 @@ fn a_clock_that_is_set_back_neither_runs_a_slot_again_nor_stops_the_being() {
     assert_eq!(waits, ("10:10:00".into(), Some("10:10:00".into()), because));
     let far = past(Some(utc("23:00:00")), utc("09:01:00"));
     assert_eq!(told(&cadence, &far, "09:05:00"), ("09:10:00".into(), None, "every 10m".into()), "it goes on, and notes no slot");
+}
+
+fn cron(text: &str, zone: &str) -> Cadence {
+    Cadence::cron(text.parse().unwrap(), zone.parse().unwrap())
+}
+
+#[test]
+fn a_cron_expression_has_slots_by_the_clocks_of_its_zone() {
+    let nine = cron("0 9 * * 1-5", "Europe/Berlin");
+    let taken = past(Some(utc("08:00:00")), utc("08:00:00"));
+    let friday = "2026-12-04T08:00:00Z".parse().unwrap();
+    let next = nine.next(&taken, utc("12:00:00")).unwrap();
+    assert_eq!((next.at, next.slot, next.because.as_str()), (friday, Some(friday), "cron 0 9 * * 1-5, Europe/Berlin"));
+    let monday = "2026-12-07T13:00:00Z".parse().unwrap();
+    let next = nine.next(&past(Some(friday), friday), monday).unwrap();
+    assert_eq!(next.slot, Some("2026-12-07T08:00:00Z".parse().unwrap()), "a Monday that was missed is made up for");
+    assert_eq!((next.at, next.because.as_str()), (monday, "cron 0 9 * * 1-5, Europe/Berlin; 2026-12-07T08:00:00Z was missed"));
+}
+
+#[test]
+fn a_newborn_with_a_cron_expression_waits_for_its_time_however_often_its_process_starts() {
+    let nine = cron("0 9 * * *", "UTC");
+    let newborn = |since: &str| Past { newborn: Some(utc("08:00:00")), ..past(None, utc(since)) };
+    assert_eq!(nine.next(&newborn("08:30:00"), utc("08:30:00")).unwrap().slot, Some(utc("09:00:00")));
+    let missed = nine.next(&newborn("10:00:00"), utc("10:00:00")).unwrap();
+    assert_eq!((missed.slot, missed.at), (Some(utc("09:00:00")), utc("10:00:00")), "it lived at nine, and was not up");
+}
+
+#[test]
+fn a_daily_slot_is_taken_once_on_each_day_of_a_year_with_its_changes_of_clocks() {
+    for zone in ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe"] {
+        let cadence = cron("30 2 * * *", zone).spread("ada", None);
+        let (mut slot, mut days, zone) = (Some(utc("00:00:00")), BTreeSet::new(), zone.parse::<Zone>().unwrap());
+        let mut now = utc("00:00:00");
+        for _ in 0..365 {
+            let next = cadence.next(&past(slot, now), now).unwrap();
+            (now, slot) = (later(next.at, secs(1)), next.slot);
+            assert!(days.insert(zone.civil(next.slot.unwrap()).date()), "{slot:?} is of a day that had its cycle");
+        }
+        let (first, last) = (days.first().unwrap(), days.last().unwrap());
+        assert_eq!(last.duration_since(*first).as_hours() / 24 + 1, 365, "no day is left out");
+    }
 }
 
 #[test]
@@ -349,8 +391,8 @@ impl Resident {
                 continue;
             }
             let state = self.being.state();
-            let is_newborn = state.cycle == 0;
-            let past = Past { is_newborn, up_for: since(self.up_since, now), ..past(state.slot, self.up_since.min(now)) };
+            let newborn = (state.cycle == 0).then_some(state.started_at);
+            let past = Past { newborn, up_for: since(self.up_since, now), ..past(state.slot, self.up_since.min(now)) };
             let next = self.cadence.next(&past, now).unwrap();
             if next.at > now {
                 return next.at;

@@ -25,7 +25,13 @@ impl World {
         let (state, schedule) = (self.replay(), &mut self.schedule);
         schedule.since = schedule.since.min(self.now);
         let (up_for, rested_for) = (Span::from_secs(3_600), None);
-        let past = Past { slot: state.slot, is_newborn: state.cycle == 0, since: schedule.since, up_for, rested_for };
+        let past = Past {
+            slot: state.slot,
+            newborn: (state.cycle == 0).then_some(state.started_at),
+            since: schedule.since,
+            up_for,
+            rested_for,
+        };
         let next = schedule.cadence.next(&past, self.now).unwrap();
         self.now = self.now.max(next.at);
         assert!(next.slot.is_none_or(|slot| slot <= self.now), "no slot is taken before its time");

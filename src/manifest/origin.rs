@@ -77,6 +77,12 @@ pub fn resolved_document(loaded: &Loaded, address: &Address) -> Option<Resolved>
     let said = loaded.origins.fields.get(address)?;
     let unsaid = built_in(address).into_iter().filter(|field| said.iter().all(|known| known.path != field.path));
     let mut fields: Vec<Field> = said.iter().cloned().chain(unsaid).filter(|field| field.path != "replicas").collect();
+    let layer = |path: &str| fields.iter().find(|field| field.path == path).map(|field| field.origin.layer);
+    // Of the two, the later layer rules; the other says nothing, and would be a fault beside it.
+    if let (Some(every), Some(cron)) = (layer("cycle.every"), layer("cycle.cron")) {
+        let overruled = if every > cron { "cycle.cron" } else { "cycle.every" };
+        fields.retain(|field| field.path != overruled);
+    }
     fields.sort_by(|a, b| (a.path.contains('.'), &a.path).cmp(&(b.path.contains('.'), &b.path)));
     Some(Resolved { address: address.clone(), fields })
 }

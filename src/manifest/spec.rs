@@ -8,7 +8,7 @@ use url::{Host, Url};
 
 use crate::{
     being::{DeclaredIdentity, Price},
-    vocab::{Address, Kind, Name, Size, Span, Usd},
+    vocab::{Address, Cron, Kind, Name, Size, Span, Usd, Zone},
 };
 
 /// Everything that one set of manifests declares, resolved: no default is open, no reference dangles (SPEC §2).
@@ -303,7 +303,13 @@ pub struct ExternalLas {
 /// When a being wakes, and how long a turn may be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CycleSpec {
+    /// Zero where `cron` says when.
     pub every: Span,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cron: Option<Cron>,
+    /// By whose clocks `cron` and `active` go.
+    #[serde(default, skip_serializing_if = "is_utc")]
+    pub time_zone: Zone,
     #[serde(default, skip_serializing_if = "Missed::is_once")]
     pub missed: Missed,
     /// Over how long beings with one schedule are spread; `None` is as long as fits it.
@@ -317,11 +323,15 @@ pub struct CycleSpec {
 impl CycleSpec {
     /// Tells whether its cycles begin at instants of the wall clock, and not so long after each other.
     pub fn is_anchored(&self) -> bool {
-        self.every >= Self::ANCHORED_FROM
+        self.cron.is_some() || self.every >= Self::ANCHORED_FROM
     }
 
     /// The shortest `every` that is anchored to the wall clock.
     pub const ANCHORED_FROM: Span = Span::from_secs(10);
+}
+
+fn is_utc(zone: &Zone) -> bool {
+    *zone == Zone::default()
 }
 
 /// What becomes of cycles whose time passed while the being could not begin them.

@@ -102,7 +102,11 @@ impl Assignment {
     /// When the being's cycles begin.
     pub fn cadence(&self) -> Cadence {
         let cycle = &self.being.cycle;
-        let cadence = if cycle.is_anchored() { Cadence::every(cycle.every) } else { Cadence::pause(cycle.every) };
+        let cadence = match &cycle.cron {
+            Some(cron) => Cadence::cron(cron.clone(), cycle.time_zone.clone()),
+            None if cycle.is_anchored() => Cadence::every(cycle.every),
+            None => Cadence::pause(cycle.every),
+        };
         let cadence = if cycle.missed == Missed::Skip { cadence.skipping_missed() } else { cadence };
         cadence.spread(self.name.as_str(), cycle.spread)
     }

@@ -137,7 +137,7 @@ impl Driver {
         let state = self.being.state();
         let past = Past {
             slot: state.slot,
-            is_newborn: state.cycle == 0,
+            newborn: (state.cycle == 0).then_some(state.started_at),
             since: self.since,
             up_for: self.up.elapsed(),
             rested_for: woken.map(Stopwatch::elapsed),
