@@ -16,8 +16,10 @@ pub trait Provider: Send + Sync {
     /// Answers one request, once.
     fn complete<'a>(&'a self, request: &'a ChatRequest) -> Thinking<'a>;
 
-    /// Reads the scores of words that may come next, once; nothing is written.
-    fn score<'a>(&'a self, request: &'a ScoreRequest) -> Scoring<'a>;
+    /// Reads the scores of words that may come next, once; nothing is written. A provider that shows no scores refuses.
+    fn score<'a>(&'a self, _request: &'a ScoreRequest) -> Scoring<'a> {
+        Box::pin(std::future::ready(Err(ModelError::permanent("this model shows no scores to decide by"))))
+    }
 
     /// What counts the tokens of a request, where that is known now. It never loads or waits for anything, and once it is known it stays
     /// the same one.
