@@ -394,3 +394,45 @@ fn what_a_person_asks_for_is_on_record_with_who_and_without_what_is_theirs_alone
     let edited = home.run(&["audit", "verify"]);
     assert!(edited.code() == 4 && edited.stderr.contains("does not follow the line before it"), "{}", edited.stderr);
 }
+
+#[test]
+fn nothing_that_is_declared_changes_while_the_fleet_is_frozen_and_all_of_it_does_afterwards() {
+    let (home, server) = (Home::new(), chatty());
+    home.write("served/ada.toml", &fleet(&server, ""));
+    let daemon = home.spawn(&["serve", "served"]);
+    let bob = format!("{}\n[being.bob]\nmodel = \"other\"\n", server.model().replace("[model.scripted]", "[model.other]"));
+    wait_until(PATIENT, "the being", || row(&home, "ada")["observed_generation"] == 1);
+    home.run(&["freeze", "--reason", "we move house"]).ok();
+    let again = home.run(&["freeze"]).ok();
+    assert!(again.stderr.contains("frozen already") && again.stderr.contains("we move house"), "{}", again.stderr);
+
+    home.write("served/ada.toml", &fleet(&server, "approve = [\"x__*\"]"));
+    home.write("bob.toml", &bob);
+    for args in
+        [&["apply", "-f", "bob.toml", "--set", "bob"][..], &["delete", "being/ada"], &["delete", "--set", "bob"], &["rollback"]]
+    {
+        let refused = home.run(args);
+        let who = format!("the fleet is frozen by uid {} since ", my_uid());
+        assert!(refused.code() == 2 && refused.stderr.contains(&who), "{args:?}: {}", refused.stderr);
+        assert!(refused.stderr.contains("because we move house"), "{}", refused.stderr);
+    }
+    let got = home.run(&["get"]).ok();
+    assert!(got.stderr.contains("the fleet is frozen by uid") && got.stderr.contains("we move house"), "{}", got.stderr);
+    assert!(home.run(&["plan", "-f", "bob.toml"]).ok().stdout.contains("+ being/bob"), "what would change may be asked");
+
+    drop(daemon);
+    wait_until(SOON, "the daemon is gone", || home.daemon().is_none());
+    let _daemon = home.spawn(&["serve", "served"]);
+    wait_until(SOON, "a daemon", || home.run(&["get", "-o", "json"]).ok().json()["frozen"].is_object());
+    let asked = server.seen().len();
+    server.wait_for(asked + 1, SOON);
+    assert_eq!(row(&home, "ada")["generation"], 1, "it lives on, as it was declared before");
+    home.run(&["pause", "ada"]).ok();
+    wait_until_held(&home, "ada");
+
+    home.run(&["freeze", "--lift"]).ok();
+    wait_until(SOON, "the edit", || row(&home, "ada")["observed_generation"] == 2);
+    assert_eq!(home.run(&["get", "-o", "json"]).ok().json()["frozen"], Value::Null);
+    home.write("served/bob.toml", &bob);
+    wait_until(SOON, "another being", || row(&home, "bob")["being"].is_object());
+}

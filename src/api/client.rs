@@ -4,8 +4,8 @@ use reqwest::StatusCode;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::wire::{
-    AnswerRequest, ApplyAnswer, ApplyRequest, ConsentRequest, DeleteRequest, Done, PauseRequest, Refusal, ResumeRequest,
-    RollbackRequest, StatusAnswer,
+    AnswerRequest, ApplyAnswer, ApplyRequest, ConsentRequest, DeleteRequest, Done, FreezeRequest, PauseRequest, Refusal,
+    ResumeRequest, RollbackRequest, StatusAnswer,
 };
 
 /// A connection to a home's daemon over its unix socket.
@@ -64,6 +64,11 @@ impl Client {
     /// Resumes beings.
     pub async fn resume(&self, request: &ResumeRequest) -> Result<Done, AskError> {
         self.post("resume", request).await
+    }
+
+    /// Freezes the fleet, or lifts that.
+    pub async fn freeze(&self, request: &FreezeRequest) -> Result<Done, AskError> {
+        self.post("freeze", request).await
     }
 
     /// Declares what an older revision declared, or tells what that would change.

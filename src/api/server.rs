@@ -17,8 +17,8 @@ use serde::Deserialize;
 use tokio::net::UnixListener;
 
 use super::wire::{
-    AnswerRequest, ApplyAnswer, ApplyRequest, ConsentRequest, Daemon, DeleteRequest, Done, PauseRequest, Refusal, RefusalClass,
-    ResumeRequest, RollbackRequest, StatusAnswer,
+    AnswerRequest, ApplyAnswer, ApplyRequest, ConsentRequest, Daemon, DeleteRequest, Done, FreezeRequest, PauseRequest, Refusal,
+    RefusalClass, ResumeRequest, RollbackRequest, StatusAnswer,
 };
 use crate::{
     reconcile::{Applied, Handle, RequestError},
@@ -85,6 +85,7 @@ pub async fn serve(
         .route("/v1/pause", post(pause))
         .route("/v1/resume", post(resume))
         .route("/v1/rollback", post(rollback))
+        .route("/v1/freeze", post(freeze))
         .route("/v1/answer", post(answer))
         .route("/v1/consent", post(consent))
         .route("/v1/down", post(down))
@@ -176,6 +177,19 @@ async fn resume(
     Json(request): Json<ResumeRequest>,
 ) -> Result<Json<Done>, Refused> {
     Ok(Json(Done { done: shared.handle.resume(request.whom, peer.operator()?).await? }))
+}
+
+async fn freeze(
+    State(shared): State<Shared>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    Json(request): Json<FreezeRequest>,
+) -> Result<Json<Done>, Refused> {
+    let by = peer.operator()?;
+    let done = match request {
+        FreezeRequest::Freeze { reason } => shared.handle.freeze(by, reason).await?,
+        FreezeRequest::Lift {} => shared.handle.thaw(by).await?,
+    };
+    Ok(Json(Done { done }))
 }
 
 async fn answer(

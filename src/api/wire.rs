@@ -76,6 +76,14 @@ pub struct ResumeRequest {
     pub whom: Whom,
 }
 
+/// Asks that nothing that is declared change any more, or that it may again.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum FreezeRequest {
+    Freeze { reason: Option<Reason> },
+    Lift {},
+}
+
 /// Asks that what an older revision declared be declared again.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -7,7 +7,7 @@ use super::{
     table::table,
 };
 use crate::{
-    api::{BeingFacts, Condition, ConditionKind, List, ObjectStatus, QuestionFacts},
+    api::{BeingFacts, Condition, ConditionKind, HoldFacts, List, ObjectStatus, QuestionFacts},
     being::AgentState,
     manifest::resolved_document,
     store::{Lying, lives},
@@ -136,7 +136,7 @@ pub(super) async fn list(context: &Context) -> Result<List, Failure> {
     };
     say("no daemon runs; this is what the states on disk say");
     let lives = lives(&home).map_err(|error| Failure::of(Class::State, &error))?;
-    Ok(List { items: lives.iter().map(at_rest).collect(), problems: Vec::new() })
+    Ok(List { items: lives.iter().map(at_rest).collect(), problems: Vec::new(), frozen: None })
 }
 
 fn at_rest(Lying { name, dir, state }: &Lying) -> ObjectStatus {
@@ -219,6 +219,10 @@ fn rows(list: &List, is_wide: bool) -> String {
 }
 
 fn say_problems(list: &List) {
+    if let Some(HoldFacts { uid, since, because }) = &list.frozen {
+        let because = because.as_ref().map(|reason| format!(" because {reason}")).unwrap_or_default();
+        say(&format!("the fleet is frozen by uid {uid} since {since}{because}; `singularity freeze --lift` lifts that"));
+    }
     if !list.problems.is_empty() {
         say("the manifests have problems, so the last good fleet goes on:");
         list.problems.iter().for_each(|problem| say(&format!("  {problem}")));

@@ -10,6 +10,7 @@ mod decide;
 mod dispatch;
 mod doctor;
 mod failure;
+mod freeze;
 mod get;
 mod history;
 mod las;

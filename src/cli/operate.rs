@@ -6,6 +6,7 @@ use super::{
     audit::{self, AuditArguments},
     context::Context,
     failure::Failure,
+    freeze::{self, Freeze},
     history::{self, Diff, History, Rollback},
     pause::{self, Pause, Resume},
 };
@@ -21,6 +22,9 @@ pub(super) enum Operate {
     /// Let beings that were paused go on.
     #[command(after_help = "Examples:\n  singularity resume being/ada\n  singularity resume --all")]
     Resume(Resume),
+    /// Freeze the fleet: beings live on, and no file, apply, delete or rollback changes what is declared until that is lifted.
+    #[command(after_help = "Examples:\n  singularity freeze --reason \"we move house\"\n  singularity freeze --lift")]
+    Freeze(Freeze),
     /// List what was declared before: each change with who asked for it, where it came from and what came of it.
     #[command(after_help = "Examples:\n  singularity history\n  singularity history -o json")]
     History(History),
@@ -42,6 +46,7 @@ pub(super) async fn operate(context: &Context, verb: &Operate) -> Result<(), Fai
     match verb {
         Operate::Pause(arguments) => pause::pause(context, arguments).await,
         Operate::Resume(arguments) => pause::resume(context, arguments).await,
+        Operate::Freeze(arguments) => freeze::freeze(context, arguments).await,
         Operate::History(arguments) => history::history(context, arguments),
         Operate::Diff(arguments) => history::diff(context, arguments),
         Operate::Audit(arguments) => audit::audit(context, arguments),

@@ -152,7 +152,8 @@ impl Reconciler {
     /// Shows what is known, where it changed.
     pub(super) fn publish(&mut self) {
         let items = self.shown().iter().map(|address| self.object(address)).collect();
-        let list = List { items, problems: self.declared.told() };
+        let frozen = self.freeze.hold().map(HoldFacts::from);
+        let list = List { items, problems: self.declared.told(), frozen };
         let pulling = self.ground.weights.pulling().borrow().map(|pulling| (pulling.done, pulling.total));
         self.status.send_if_modified(|status| {
             if status.version > 0 && status.list == list && status.pulling == pulling {

@@ -30,6 +30,8 @@ pub(super) enum Request {
     Delete { address: Address, by: Operator, purge: bool, reply: Reply<Vec<String>> },
     DeleteSet { set: Name, by: Operator, reply: Reply<Vec<String>> },
     RollBack { to: Option<u64>, by: Operator, dry_run: bool, reply: Reply<Applied> },
+    Freeze { by: Operator, reason: Option<Reason>, reply: Reply<Vec<String>> },
+    Thaw { reply: Reply<Vec<String>> },
     Pause { whom: Whom, by: Operator, reason: Option<Reason>, reply: Reply<Vec<String>> },
     Resume { whom: Whom, reply: Reply<Vec<String>> },
     Answer { being: Name, number: u64, word: Word, reply: Reply<()> },
@@ -105,6 +107,18 @@ impl Handle {
     pub async fn delete_set(&self, set: Name, by: Operator) -> Result<Vec<String>, RequestError> {
         let act = Act::new("delete", format!("set {set}"));
         self.recorded(by, Some(act), move |reply| Request::DeleteSet { set, by, reply }).await
+    }
+
+    /// Freezes the fleet until that is lifted, also through restarts: nothing that is declared changes.
+    pub async fn freeze(&self, by: Operator, reason: Option<Reason>) -> Result<Vec<String>, RequestError> {
+        let act = Act::new("freeze", "the fleet".to_owned()).because(reason.clone());
+        self.recorded(by, Some(act), move |reply| Request::Freeze { by, reason, reply }).await
+    }
+
+    /// Lifts a freeze.
+    pub async fn thaw(&self, by: Operator) -> Result<Vec<String>, RequestError> {
+        let act = Act::new("freeze --lift", "the fleet".to_owned());
+        self.recorded(by, Some(act), move |reply| Request::Thaw { reply }).await
     }
 
     /// Pauses beings until they are resumed, also through restarts. Done once it is durable; each finishes what is under way.

@@ -15,9 +15,9 @@
 //!
 //! Each change of what is declared is a revision in the home's history; an older one can be taken back.
 //!
-//! **Guarantees.** While anything does not validate, the last good fleet goes on, also after a restart of the daemon. A plan that its judge
-//! finds a fault in is not carried out. No being is stopped, and no error shown, because a file was away for a moment. A being that stops is
-//! waited for before another process of it starts.
+//! **Guarantees.** While anything does not validate, or an operator froze the fleet, the last good fleet goes on, also after a restart of
+//! the daemon. A plan that its judge finds a fault in is not carried out. No being is stopped, and no error shown, because a file was away
+//! for a moment. A being that stops is waited for before another process of it starts.
 //!
 //! **Cost.** A run whose texts did not change costs their reading and digests, and a comparison for each object.
 
@@ -26,6 +26,7 @@ mod bells;
 mod consent;
 mod declared;
 mod family;
+mod freeze;
 mod handle;
 mod pauses;
 mod reconciler;

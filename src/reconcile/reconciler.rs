@@ -16,6 +16,7 @@ use super::{
     Handle, Status,
     declared::Declared,
     family::Families,
+    freeze::Freeze,
     handle::Request,
     pauses::Pauses,
     record::Record,
@@ -61,6 +62,7 @@ pub struct Reconciler {
     pub(super) born: BTreeMap<Name, Born>,
     pub(super) families: Families,
     pub(super) pauses: Pauses,
+    pub(super) freeze: Freeze,
     pub(super) revisions: Revisions,
     /// Who asked for the change that is converged next.
     pub(super) cause: Option<(Operator, Cause)>,
@@ -119,6 +121,7 @@ impl Reconciler {
         let watched = Watched::on(settings.folders, settings.poll);
         let families = Families::new(&ground.home);
         let pauses = Pauses::open(&ground.home)?;
+        let freeze = Freeze::open(&ground.home)?;
         let revisions = Revisions::of(&ground.home);
         let (status, shown) = watch::channel(Arc::new(Status::default()));
         let (handle, requests) = Handle::new(shown, Record::open(&ground)?);
@@ -136,6 +139,7 @@ impl Reconciler {
             born: BTreeMap::new(),
             families,
             pauses,
+            freeze,
             revisions,
             cause: None,
             fleet: Fleet::default(),
@@ -202,7 +206,9 @@ impl Reconciler {
 
     /// One run: read, observe, plan, judge, act, publish.
     pub(super) async fn converge(&mut self) {
-        if let Err(error) = self.declared.refresh() {
+        if self.freeze.hold().is_none()
+            && let Err(error) = self.declared.refresh()
+        {
             self.declared.note_problems(vec![chain(&error)]);
         }
         self.gather();

@@ -22,7 +22,12 @@ pub(super) struct Parting {
 impl Reconciler {
     /// Carries a request out; a deletion is answered once its being is gone.
     pub(super) async fn answer(&mut self, request: Request) {
-        if let Request::Apply { .. } | Request::RollBack { .. } | Request::Delete { .. } | Request::DeleteSet { .. } = request {
+        if let Request::Apply { .. }
+        | Request::Thaw { .. }
+        | Request::RollBack { .. }
+        | Request::Delete { .. }
+        | Request::DeleteSet { .. } = request
+        {
             self.catch_up(false).await;
         }
         match request {
@@ -33,6 +38,8 @@ impl Reconciler {
             Request::Apply { set, content, by, dry_run, reply } => {
                 drop(reply.send(self.apply(&set, &content, by, dry_run).await));
             }
+            Request::Freeze { by, reason, reply } => drop(reply.send(self.freeze(by, reason))),
+            Request::Thaw { reply } => drop(reply.send(self.thaw().await)),
             Request::RollBack { to, by, dry_run, reply } => drop(reply.send(self.roll_back(to, by, dry_run).await)),
             Request::Delete { address, by, purge, reply } => match self.delete(&address, by).await {
                 Ok(done) if address.kind == Kind::Being => {
@@ -58,6 +65,9 @@ impl Reconciler {
     }
 
     async fn apply(&mut self, set: &Name, content: &AppliedSet, by: Operator, dry_run: bool) -> Result<Applied, RequestError> {
+        if !dry_run {
+            self.check_thawed()?;
+        }
         let mut sets = self.declared.sets.all()?;
         if let Some(old) = sets.insert(set.clone(), content.clone()).filter(|old| old.origin != content.origin) {
             return Err(RequestError::Refused(format!(
@@ -94,6 +104,7 @@ impl Reconciler {
     }
 
     async fn delete(&mut self, address: &Address, by: Operator) -> Result<Vec<String>, RequestError> {
+        self.check_thawed()?;
         if let Some(parent) = address.name.parent().filter(|_| address.kind == Kind::Being) {
             return self.delete_child(address, &parent).await;
         }
@@ -126,6 +137,7 @@ impl Reconciler {
     }
 
     async fn delete_set(&mut self, set: &Name, by: Operator) -> Result<Vec<String>, RequestError> {
+        self.check_thawed()?;
         let mut sets = self.declared.sets.all()?;
         let Some(content) = sets.remove(set) else {
             let known: Vec<String> = sets.keys().map(ToString::to_string).collect();

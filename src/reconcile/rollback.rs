@@ -48,6 +48,9 @@ impl Reconciler {
 
     /// Declares what an older revision declared: the one before, or the one of a number. It refuses as a whole what would break a promise.
     pub(super) async fn roll_back(&mut self, to: Option<u64>, by: Operator, dry_run: bool) -> Result<Applied, RequestError> {
+        if !dry_run {
+            self.check_thawed()?;
+        }
         let now = self.declared.sets.all()?;
         let revision = self.target(to, &now)?;
         let number = revision.head.number;

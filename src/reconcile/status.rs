@@ -29,6 +29,10 @@ pub struct List {
     /// What is wrong with the manifests now, with its place. While there is any, the last good fleet goes on.
     #[schemars(title = "Problems")]
     pub problems: Vec<String>,
+    /// Who froze the fleet: while it is frozen, nothing that is declared changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "Frozen")]
+    pub frozen: Option<HoldFacts>,
 }
 
 /// One declared object and how it is.

@@ -177,6 +177,11 @@ impl Home {
         self.path.join("audit.jsonl")
     }
 
+    /// Whether an operator froze the fleet.
+    pub fn freeze(&self) -> PathBuf {
+        self.history().join("freeze.json")
+    }
+
     /// What was declared before.
     pub fn history(&self) -> PathBuf {
         self.path.join("history")
