@@ -1,4 +1,5 @@
 //! Decisions from the command line: scores of a real model, rows in and out, and every refusal before a model is asked.
+#![expect(clippy::expect_used, clippy::indexing_slicing, reason = "a test may fail")]
 
 #[cfg(test)]
 mod support;
