@@ -7,6 +7,7 @@ use super::{
     las::Las,
     operate::Operate,
     questions::{Answer, Approve, Deny, Questions},
+    serve::Serve,
     state::State,
 };
 use crate::{
@@ -188,26 +189,6 @@ pub(super) struct Apply {
     /// Show the journals of the set's beings afterwards, until interrupted.
     #[arg(long)]
     pub follow: bool,
-}
-
-/// Arguments of `serve`.
-#[derive(Debug, Args)]
-pub(super) struct Serve {
-    /// Folders of manifests, or single ones. A change converges at once.
-    #[arg(value_name = "DIR")]
-    pub folders: Vec<PathBuf>,
-    /// Look for changes this often, such as `5s`, and rely on no events; by itself every 2s on network file systems.
-    #[arg(long, value_name = "SPAN", requires = "folders", value_parser = poll)]
-    pub poll: Option<Span>,
-}
-
-/// How often to look for changes: a tenth of a second, or more rarely.
-fn poll(text: &str) -> Result<Span, String> {
-    let span: Span = text.parse().map_err(|error: crate::vocab::BadSpan| error.to_string())?;
-    match span.as_millis() {
-        ..100 => Err("that is too often; use \"100ms\" or more".to_owned()),
-        _ => Ok(span),
-    }
 }
 
 /// How something is printed.

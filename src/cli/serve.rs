@@ -1,16 +1,17 @@
 use std::{
     io::{self, IsTerminal as _},
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
 
+use clap::Args;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::oneshot,
 };
 
 use super::{
-    args::Serve,
     context::Context,
     failure::{Class, Failure},
 };
@@ -18,7 +19,28 @@ use crate::{
     api::{self, Daemon, Handle, Reconciler, Settings},
     manifest::Fleet,
     store::CommitLog,
+    vocab::{BadSpan, Span},
 };
+
+/// Arguments of `serve`.
+#[derive(Debug, Args)]
+pub(super) struct Serve {
+    /// Folders of manifests, or single ones. A change converges at once.
+    #[arg(value_name = "DIR")]
+    pub folders: Vec<PathBuf>,
+    /// Look for changes this often, such as `5s`, and rely on no events; by itself every 2s on network file systems.
+    #[arg(long, value_name = "SPAN", requires = "folders", value_parser = poll)]
+    pub poll: Option<Span>,
+}
+
+/// How often to look for changes: a tenth of a second, or more rarely.
+fn poll(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse().map_err(|error: BadSpan| error.to_string())?;
+    match span.as_millis() {
+        ..100 => Err("that is too often; use \"100ms\" or more".to_owned()),
+        _ => Ok(span),
+    }
+}
 
 /// How long open requests may take once everything is stopped.
 const PARTING: Duration = Duration::from_secs(1);

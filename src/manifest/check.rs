@@ -16,7 +16,7 @@ use super::{
     read::Parsed,
     settings::{setting_at, told_of},
 };
-use crate::vocab::{Address, Name, Span, Usd};
+use crate::vocab::{Address, Kind, Name, Span, Usd};
 
 /// The names of a fleet that references may lead to.
 pub(crate) struct Declared {
@@ -169,28 +169,28 @@ impl Cx<'_> {
     }
 
     /// Says that a name leads nowhere; says nothing while a file that may declare it cannot be read.
-    pub(crate) fn dangling(&mut self, path: &[&str], text: &str, what: &str, known: &BTreeSet<Name>) {
+    pub(crate) fn dangling(&mut self, path: &[&str], text: &str, kind: Kind, known: &BTreeSet<Name>) {
         if !self.declared.is_whole {
             return;
         }
+        let what = kind.as_str();
+        let name = Name::try_from(text).ok();
         let listed = known.iter().take(12).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
         let none = || {
             if known.is_empty() {
-                format!("no {what} is declared; declare it as [{what}.{}]", if is_name(text) { text } else { "name" })
+                format!("no {what} is declared; declare it as [{what}.{}]", name.as_ref().map_or("name", Name::as_str))
             } else {
                 format!("declared are {listed}")
             }
         };
         let hint = did_you_mean(text, known.iter().map(Name::as_str)).unwrap_or_else(none);
-        let message = if is_name(text) {
-            format!("{what} {} is not declared", quoted(text))
-        } else {
-            format!("{} matches no declared {what}", quoted(text))
+        let message = match &name {
+            Some(name) => format!("{what} `{name}`, which `{}` uses, is not declared", self.address),
+            None => format!("{} matches no declared {what}", quoted(text)),
         };
         self.fault(path, message, Some(hint));
+        if let Some(problem) = self.problems.last_mut() {
+            problem.missing = name.map(|name| Address::new(kind, name));
+        }
     }
-}
-
-fn is_name(text: &str) -> bool {
-    Name::try_from(text).is_ok()
 }

@@ -62,6 +62,13 @@ impl Origins {
         said.or_else(|| built_in(address).into_iter().find(|field| below(&field)).map(|field| field.origin))
     }
 
+    /// Where an object stands itself, defaults and variables aside, as `file:line`.
+    pub fn place(&self, address: &Address) -> Option<String> {
+        let said = self.fields.get(address)?.iter().map(|field| &field.origin).filter(|origin| origin.layer == Layer::Object);
+        let first = said.min_by_key(|origin| origin.line)?;
+        Some(format!("{}:{}", first.file.as_ref()?.display(), first.line?))
+    }
+
     /// The files that brought a value of an object.
     pub fn files(&self, address: &Address) -> Vec<PathBuf> {
         let fields = self.fields.get(address).into_iter().flat_map(|fields| fields.iter());

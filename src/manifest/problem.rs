@@ -4,6 +4,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::vocab::Address;
+
 /// Something that is wrong with a manifest, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
@@ -13,6 +15,8 @@ pub struct Problem {
     pub place: Option<Place>,
     pub message: String,
     pub hint: Option<String>,
+    /// The object that would have to be declared.
+    pub missing: Option<Address>,
 }
 
 /// A place in a text, with the line that is shown.
@@ -93,12 +97,12 @@ impl Place {
 impl Problem {
     /// A problem of a file as a whole.
     pub(crate) fn of_file(file: &Path, message: impl Into<String>) -> Self {
-        Self { file: Some(file.to_owned()), place: None, message: message.into(), hint: None }
+        Self { file: Some(file.to_owned()), place: None, message: message.into(), hint: None, missing: None }
     }
 
     /// A problem of a variable or a flag, which `message` names.
     pub(crate) fn of_setting(message: impl Into<String>) -> Self {
-        Self { file: None, place: None, message: message.into(), hint: None }
+        Self { file: None, place: None, message: message.into(), hint: None, missing: None }
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -179,6 +183,17 @@ impl Problems {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// The same problems, with what is known of objects that are missing.
+    #[must_use]
+    pub fn with_known(mut self, known: impl Fn(&Address) -> Option<String>) -> Self {
+        for problem in &mut self.0 {
+            if let Some(known) = problem.missing.as_ref().and_then(&known) {
+                problem.message = format!("{}; {known}", problem.message);
+            }
+        }
+        self
     }
 
     /// Tells whether any of them stands in this file.

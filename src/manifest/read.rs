@@ -227,7 +227,7 @@ fn declared_twice(files: &[Parsed<'_>], earlier: usize, later: usize, key: &(Str
         place(earlier).map(|(path, place)| format!("{}:{}:{}", path.display(), place.line, place.column)).unwrap_or_default();
     let message = format!("`{}/{}` is declared twice; first in {first}", key.0, key.1);
     let (file, place) = place(later).map_or((None, None), |(path, place)| (Some(path), Some(place)));
-    Problem { file, place, message, hint: Some("keep one of them".into()) }
+    Problem { file, place, message, hint: Some("keep one of them".into()), missing: None }
 }
 
 fn resolve_all(

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     being::{DeclaredIdentity, Price},
-    vocab::{Name, Usd},
+    vocab::{Kind, Name, Usd},
 };
 
 /// Bytes of a prompt and of a stimulus (SPEC §4, §6).
@@ -313,7 +313,7 @@ fn models(document: &BeingDocument, cx: &mut Cx<'_>) -> Vec<Name> {
         let Ok(name) = Name::try_from(text.as_str()) else { continue };
         if !cx.declared.models.contains(&name) {
             let known = &cx.declared.models;
-            cx.dangling(path, text, "model", known);
+            cx.dangling(path, text, Kind::Model, known);
         } else if names.contains(&name) {
             cx.fault(path, format!("model {} is named twice", quoted(text)), Some("keep the first".into()));
         } else {
@@ -346,7 +346,7 @@ fn las(document: Option<&LasDocument>, cx: &mut Cx<'_>) -> LasSpec {
         let position = at.to_string();
         if !cx.declared.surfaces.contains(name) {
             let known = &cx.declared.surfaces;
-            cx.dangling(&["las", "required", &position], name.as_str(), "surface", known);
+            cx.dangling(&["las", "required", &position], name.as_str(), Kind::Surface, known);
         } else if !surfaces.contains(name) {
             let message = format!("surface `{name}` is required, but not selected by `only` and `skip`");
             cx.fault(
@@ -369,7 +369,7 @@ fn matchers(key: &str, globs: &[scalar::Glob], cx: &mut Cx<'_>) -> Vec<GlobMatch
         let Ok(matcher) = Glob::new(&glob.0).map(|glob| glob.compile_matcher()) else { continue };
         if !cx.declared.surfaces.iter().any(|name| matcher.is_match(name.as_str())) {
             let known = &cx.declared.surfaces;
-            cx.dangling(&["las", key, &at.to_string()], &glob.0, "surface", known);
+            cx.dangling(&["las", key, &at.to_string()], &glob.0, Kind::Surface, known);
         }
         matchers.push(matcher);
     }

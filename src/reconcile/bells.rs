@@ -153,11 +153,13 @@ impl Interest {
     }
 
     fn note(&mut self, kind: EventKind, path: &Path) -> bool {
+        // What a link leads to may have any name.
         let is_manifest = path.extension().is_some_and(|extension| extension == "toml" || extension == "json");
+        let is_read = is_manifest || self.trees.contains(path);
         match kind {
             EventKind::Access(AccessKind::Close(AccessMode::Write)) => self.written.remove(path),
             EventKind::Access(_) => false,
-            EventKind::Modify(ModifyKind::Data(_)) => is_manifest && self.written.insert(path.to_owned()),
+            EventKind::Modify(ModifyKind::Data(_)) => is_read && self.written.insert(path.to_owned()),
             EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(RenameMode::From)) => {
                 self.written.remove(path);
                 true
@@ -229,7 +231,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         fs::create_dir_all(root.join("mount/..v1")).unwrap();
-        fs::write(root.join("mount/..v1/ada.toml"), "").unwrap();
+        fs::File::create_new(root.join("mount/..v1/ada.toml")).unwrap();
         symlink("..v1", root.join("mount/..data")).unwrap();
         symlink("..data/ada.toml", root.join("mount/ada.toml")).unwrap();
         symlink(root.join("mount"), root.join("current")).unwrap();
@@ -269,6 +271,8 @@ mod tests {
         let mut interest = Interest { trees: [PathBuf::from("/srv/fleet")].into(), ..Interest::default() };
         let path = "/srv/fleet/a.toml";
         assert!(!interest.is_news(&at(CLOSE, path)), "closed unwritten");
+        interest.trees.insert("/srv/.real".into());
+        assert!(interest.is_news(&at(WRITE, "/srv/.real")) && interest.is_news(&at(CLOSE, "/srv/.real")), "a link leads there");
         for end in [CLOSE, EventKind::Remove(RemoveKind::File), EventKind::Modify(ModifyKind::Name(RenameMode::From))] {
             assert!(interest.is_news(&at(WRITE, path)));
             assert!(!interest.is_news(&at(WRITE, path)), "it is known to be written");

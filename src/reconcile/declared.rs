@@ -31,6 +31,8 @@ pub(super) struct Declared {
     unrest: Option<String>,
     /// The files that each object of the last good reading stands in.
     files: BTreeMap<Address, Vec<PathBuf>>,
+    /// Where each of them stands, as people are told.
+    places: BTreeMap<Address, String>,
 }
 
 /// The last fleet that validated, with how often each of its objects changed.
@@ -52,6 +54,7 @@ pub(super) struct Reading {
     digest: Digest,
     pub(super) result: Result<Fleet, Problems>,
     files: BTreeMap<Address, Vec<PathBuf>>,
+    places: BTreeMap<Address, String>,
 }
 
 impl Declared {
@@ -75,6 +78,7 @@ impl Declared {
             invalid: Vec::new(),
             unrest: None,
             files: BTreeMap::new(),
+            places: BTreeMap::new(),
         }
     }
 
@@ -118,8 +122,10 @@ impl Declared {
     fn parse(&self, texts: &Texts<'_>) -> Reading {
         let loaded = read(&texts.sources, &self.overrides);
         let files = loaded.as_ref().map(files).unwrap_or_default();
+        let places = loaded.as_ref().map(places).unwrap_or_default();
+        let stood = |address: &Address| Some(format!("it was declared in {} until now", self.places.get(address)?));
         let result = loaded.map(|Loaded { fleet, .. }| without(fleet, &texts.deleted));
-        Reading { digest: texts.digest, result, files }
+        Reading { digest: texts.digest, result: result.map_err(|problems| problems.with_known(stood)), files, places }
     }
 
     /// Tells whether a reading lacks an object of the last good fleet, or anything at all.
@@ -136,6 +142,7 @@ impl Declared {
             Ok(fleet) => {
                 self.invalid = Vec::new();
                 self.files = reading.files;
+                self.places = reading.places;
                 let generations = generations(&fleet, &self.good.generations);
                 let good = Good { fleet, generations };
                 if good != self.good {
@@ -222,6 +229,10 @@ impl Reading {
 
 fn files(loaded: &Loaded) -> BTreeMap<Address, Vec<PathBuf>> {
     loaded.fleet.addresses().map(|address| (address.clone(), loaded.origins.files(&address))).collect()
+}
+
+fn places(loaded: &Loaded) -> BTreeMap<Address, String> {
+    loaded.fleet.addresses().filter_map(|address| Some((address.clone(), loaded.origins.place(&address)?))).collect()
 }
 
 fn without(mut fleet: Fleet, deleted: &BTreeSet<&Address>) -> Fleet {
