@@ -211,7 +211,6 @@ impl Trail {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "tests prepare files as anyone could")]
 mod tests {
     use std::{fs, os::unix::fs::symlink};
 
