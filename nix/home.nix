@@ -1,10 +1,11 @@
 # The Home Manager module: a daemon of the user's own.
 { package }:
-{ config, lib, ... }:
+{ config, lib, pkgs, ... }:
 let
   cfg = config.services.singularity;
   unit = import ./unit.nix {
     program = "${cfg.package}/bin/singularity";
+    kill = "${pkgs.coreutils}/bin/kill";
     sources = [ "%E/singularity" ] ++ cfg.sources;
     inherit (cfg) credentials;
     environment = lib.optionalAttrs (cfg.path != [ ]) { PATH = "${lib.makeBinPath cfg.path}:/run/current-system/sw/bin:/usr/bin:/bin"; }

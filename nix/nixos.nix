@@ -1,10 +1,11 @@
 # The NixOS module: one daemon for the machine, as a user of its own.
 { package }:
-{ config, lib, ... }:
+{ config, lib, pkgs, ... }:
 let
   cfg = config.services.singularity;
   unit = import ./unit.nix {
     program = "${cfg.package}/bin/singularity";
+    kill = "${pkgs.coreutils}/bin/kill";
     sources = [ "/etc/singularity" ] ++ cfg.sources;
     inherit (cfg) credentials environment writable;
   };

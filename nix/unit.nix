@@ -4,6 +4,7 @@
 , credentials ? { }  # name → path; read by systemd as root, seen by the service alone
 , environment ? { }  # more variables, as they are
 , writable ? [ ]     # folders outside its own that beings work in
+, kill ? "/bin/kill" # the program that sends signals
 , user ? false       # a unit of the user's own manager, which cannot confine as much
 }:
 let
@@ -62,8 +63,13 @@ let
       Wants = "network-online.target";
     });
     Service = {
-      Type = "exec";
+      Type = "notify";
       ExecStart = concatStringsSep " " (map quoted ([ program "serve" ] ++ sources));
+      ExecReload = "${kill} -HUP $MAINPID";
+      # A home that was left by a crash is brought in order first.
+      TimeoutStartSec = 600;
+      # The reconciler itself has to give the signs of life.
+      WatchdogSec = 120;
       # Exit code 2 is a fault of the configuration, which another try does not mend.
       Restart = "on-failure";
       RestartPreventExitStatus = 2;

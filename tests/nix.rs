@@ -341,12 +341,13 @@ fn the_service_of_nixos_is_confined_and_gets_secrets_by_path() {
     let start = service["ExecStart"].as_str().expect("a command");
     assert!(start.ends_with(r#"/bin/singularity serve /etc/singularity "/srv/the fleet""#), "{start}");
     assert_eq!(service["ReadWritePaths"], json!(["/srv/ada"]));
+    assert!(unit["reloadTriggers"][0].is_string() && service["ExecReload"].is_string(), "an edit restarts nothing: {unit}");
     // All else is the unit that is shipped.
     let committed = fs::read_to_string(root().join("packaging/singularity.service")).expect("a unit");
     for (key, value) in service.as_object().expect("keys") {
         let (Value::String(_) | Value::Bool(_) | Value::Number(_)) = value else { continue };
         let line = format!("{key}={}", value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned));
-        assert!(key == "ExecStart" || committed.lines().any(|shipped| shipped == line), "{line}");
+        assert!(key.starts_with("Exec") || committed.lines().any(|shipped| shipped == line), "{line}");
     }
     let etc = nix.machine("config.environment.etc", &[]).expect("files");
     assert!(etc["singularity/nix.json"]["source"].is_string(), "{etc}");

@@ -23,6 +23,7 @@ mod pause;
 mod progress;
 mod questions;
 mod serve;
+mod service;
 mod single;
 mod state;
 mod stop;

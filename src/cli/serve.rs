@@ -14,6 +14,7 @@ use tokio::{
 use super::{
     context::Context,
     failure::{Class, Failure},
+    service,
 };
 use crate::{
     api::{self, Daemon, Handle, Reconciler, Settings},
@@ -76,8 +77,10 @@ pub(super) async fn serve(context: &Context, arguments: Serve) -> Result<(), Fai
     look_again_on_hangup(handle.clone())?;
     let (gone, ends) = oneshot::channel::<()>();
     let door = tokio::spawn(api::serve(listener, handle.clone(), daemon, async move { drop(ends.await) }));
+    let told = service::tell(handle.clone(), context.env());
     tokio::select! {
         () = Box::pin(reconciler.run(handle)) => {}
+        never = Box::pin(told) => match never {},
         _ = twice => return Err(Failure::new(Class::Runtime, "left at once; nothing that was acknowledged is lost")),
     }
     drop(gone);
@@ -90,9 +93,10 @@ pub(super) async fn serve(context: &Context, arguments: Serve) -> Result<(), Fai
 /// SIGHUP reads the served files again. On a terminal it tells that this was closed, and stops.
 fn look_again_on_hangup(handle: Handle) -> Result<(), Failure> {
     let mut hangup = signal(SignalKind::hangup()).map_err(|error| Failure::of(Class::Runtime, &error))?;
+    let has_terminal = io::stdin().is_terminal() || io::stderr().is_terminal();
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
-            if io::stderr().is_terminal() {
+            if has_terminal {
                 return handle.down();
             }
             match handle.look_again().await {

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     AppliedSet, Status, Whom,
@@ -20,7 +21,7 @@ pub struct Handle {
     requests: mpsc::Sender<Request>,
     status: watch::Receiver<Arc<Status>>,
     record: Record,
-    pub(super) down: Arc<Notify>,
+    pub(super) down: CancellationToken,
 }
 
 /// What is asked, and where the answer goes.
@@ -37,6 +38,7 @@ pub(super) enum Request {
     Answer { being: Name, number: u64, word: Word, reply: Reply<()> },
     Consent { surface: Name, answer: String, reply: Reply<()> },
     Look { reply: Reply<()> },
+    Ping { reply: Reply<()> },
 }
 
 pub(super) type Reply<T> = oneshot::Sender<Result<T, RequestError>>;
@@ -75,7 +77,7 @@ impl Handle {
     /// Makes a handle that shows a status, and the end where its requests come out.
     pub(super) fn new(status: watch::Receiver<Arc<Status>>, record: Record) -> (Self, mpsc::Receiver<Request>) {
         let (sender, requests) = mpsc::channel(MAX_WAITING_REQUESTS);
-        (Self { requests: sender, status, record, down: Arc::new(Notify::new()) }, requests)
+        (Self { requests: sender, status, record, down: CancellationToken::new() }, requests)
     }
 
     /// What is known now and whenever it changes.
@@ -159,9 +161,19 @@ impl Handle {
         self.ask(|reply| Request::Look { reply }).await
     }
 
+    /// Answers once the reconciler gets to it: it is alive.
+    pub async fn ping(&self) -> Result<(), RequestError> {
+        self.ask(|reply| Request::Ping { reply }).await
+    }
+
     /// Ends the reconciler once all beings are stopped.
     pub fn down(&self) {
-        self.down.notify_one();
+        self.down.cancel();
+    }
+
+    /// Waits until the end was asked for.
+    pub async fn leaving(&self) {
+        self.down.cancelled().await;
     }
 
     /// Puts on record that something is asked for, has it carried out, and puts on record what came of it; what changes nothing has no

@@ -155,7 +155,7 @@ impl Reconciler {
     /// Converges until `handle` says down, then stops every being and what they shared, and ends.
     pub async fn run(mut self, handle: Handle) {
         tokio::select! {
-            () = handle.down.notified() => return,
+            () = handle.down.cancelled() => return,
             () = self.watched.begun() => drop(self.take_served()),
         }
         let mut pulling = self.ground.weights.pulling();
@@ -166,7 +166,7 @@ impl Reconciler {
         self.converge().await;
         loop {
             tokio::select! {
-                () = handle.down.notified() => break,
+                () = handle.down.cancelled() => break,
                 Some(request) = self.requests.recv() => self.answer(request).await,
                 () = self.watched.changed() => match self.take_served() {
                     true => self.converge().await,

@@ -53,6 +53,7 @@ impl Reconciler {
             Request::Resume { whom, reply } => drop(reply.send(self.resume(&whom).await)),
             Request::Answer { being, number, word, reply } => self.pass_on(&being, number, word, reply),
             Request::Consent { surface, answer, reply } => self.consent(&surface, answer, reply),
+            Request::Ping { reply } => drop(reply.send(Ok(()))),
         }
     }
 

@@ -18,6 +18,7 @@ let
       plain "${pname}-${version}" { inherit src; lock = cargoLock.lockFile; } ''ls -R "$src" > "$out"'' // { inherit (package) meta; };
     installShellFiles = plain "install-shell-files" { } ''touch "$out"'';
     cargo = plain "cargo" { } ''touch "$out"'';
+    coreutils = cargo;
     rustc = cargo;
     clippy = cargo;
     rustfmt = cargo;
