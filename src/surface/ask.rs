@@ -73,6 +73,11 @@ impl Ask {
         self.reply.closed().await;
     }
 
+    /// Tells whether the server no longer waits.
+    pub(super) fn is_withdrawn(&self) -> bool {
+        self.reply.is_closed()
+    }
+
     /// What to ask with whoever can be.
     pub(super) const fn params(&self) -> &ElicitRequestParams {
         &self.params
@@ -95,10 +100,18 @@ pub(super) struct Asks {
 
 #[derive(Debug, Default)]
 struct Shared {
-    calls: AtomicUsize,
+    calls: watch::Sender<Calls>,
     /// Since the first of the calls under way began.
     asked: AtomicUsize,
     waiting: watch::Sender<usize>,
+}
+
+/// The calls of one server.
+#[derive(Debug, Default)]
+struct Calls {
+    under_way: usize,
+    /// How often one began while no other was under way.
+    begun: u64,
 }
 
 /// The way for the questions of several servers.
@@ -111,17 +124,25 @@ impl Asks {
         Self { sender, shared: Arc::default() }
     }
 
-    /// Asks for the server; one that asks outside of a call, or too often, is told that nobody answers.
+    /// Asks for the server; one that asks outside of a call, or too often, is told that nobody answers. A question is over when the calls
+    /// are that it came in.
     pub(super) async fn ask(&self, params: ElicitRequestParams) -> ElicitResult {
         let nobody = || ElicitResult::new(ElicitationAction::Cancel);
-        let is_calling = self.shared.calls.load(Ordering::SeqCst) > 0;
+        let mut calls = self.shared.calls.subscribe();
+        let (is_calling, begun) = {
+            let calls = calls.borrow();
+            (calls.under_way > 0, calls.begun)
+        };
         if !is_calling || self.shared.asked.fetch_add(1, Ordering::SeqCst) >= MAX_ASKED_IN_A_CALL {
             return nobody();
         }
         let (reply, answer) = oneshot::channel();
         let _waiting = Waiting::begin(&self.shared.waiting);
         match self.sender.try_send(Ask { params, reply }) {
-            Ok(()) => answer.await.unwrap_or_else(|_| nobody()),
+            Ok(()) => tokio::select! {
+                answer = answer => answer.unwrap_or_else(|_| nobody()),
+                _ = calls.wait_for(|calls| calls.under_way == 0 || calls.begun != begun) => nobody(),
+            },
             Err(_) => nobody(),
         }
     }
@@ -184,15 +205,53 @@ struct Calling<'a>(&'a Shared);
 
 impl<'a> Calling<'a> {
     fn begin(shared: &'a Shared) -> Self {
-        if shared.calls.fetch_add(1, Ordering::SeqCst) == 0 {
-            shared.asked.store(0, Ordering::SeqCst);
-        }
+        shared.calls.send_modify(|calls| {
+            if calls.under_way == 0 {
+                shared.asked.store(0, Ordering::SeqCst);
+                calls.begun += 1;
+            }
+            calls.under_way += 1;
+        });
         Self(shared)
     }
 }
 
 impl Drop for Calling<'_> {
     fn drop(&mut self) {
-        self.0.calls.fetch_sub(1, Ordering::SeqCst);
+        self.0.calls.send_modify(|calls| calls.under_way = calls.under_way.saturating_sub(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_question_is_over_when_the_call_is_that_it_came_in_and_not_the_next() {
+        let (sender, mut questions) = questions();
+        let asks = Asks::new(sender);
+        let form = json!({ "mode": "form", "message": "Who?", "requestedSchema": { "type": "object", "properties": {} } });
+        let params = serde_json::from_value(form).unwrap();
+        let (begin, begun) = oneshot::channel::<()>();
+        let asking = async {
+            begun.await.unwrap();
+            asks.ask(params).await
+        };
+        let calling = async {
+            let minute = Duration::from_secs(60);
+            let call = asks.within(minute, async {
+                begin.send(()).unwrap();
+                questions.recv().await.unwrap()
+            });
+            let mut ask = call.await.unwrap();
+            // The next one begins before anybody could look.
+            asks.within(minute, ask.withdrawn()).await.unwrap();
+            ask
+        };
+        let (answer, ask) = timeout(Duration::from_secs(30), async { tokio::join!(asking, calling) }).await.unwrap();
+        assert_eq!(answer.action, ElicitationAction::Cancel);
+        assert!(ask.is_withdrawn(), "nobody is asked any more");
     }
 }

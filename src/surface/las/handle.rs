@@ -140,10 +140,14 @@ impl Las {
 
     /// Waits for what a server asks of a person in the midst of a call. Cancel safe.
     pub async fn asked(&self) -> Ask {
-        match self.questions.lock().await.recv().await {
-            Some(ask) => ask,
-            None => std::future::pending().await,
+        let mut questions = self.questions.lock().await;
+        while let Some(ask) = questions.recv().await {
+            // It came in a call that has ended.
+            if !ask.is_withdrawn() {
+                return ask;
+            }
         }
+        std::future::pending().await
     }
 
     /// Which of its lists [`Remote::tools`] yields now: the same number, the same list.
