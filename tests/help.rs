@@ -17,6 +17,7 @@ fn the_help_of_every_verb_is_as_it_was_reviewed() {
         "delete",
         "pause",
         "resume",
+        "wait",
         "freeze",
         "history",
         "diff",

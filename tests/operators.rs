@@ -436,3 +436,48 @@ fn nothing_that_is_declared_changes_while_the_fleet_is_frozen_and_all_of_it_does
     home.write("served/bob.toml", &bob);
     wait_until(SOON, "another being", || row(&home, "bob")["being"].is_object());
 }
+
+#[test]
+fn a_script_can_wait_for_what_becomes_of_a_being_and_not_for_what_never_will() {
+    let home = Home::new();
+    let gate = home.around().join("go");
+    let server = Server::start(move |_| match gate.exists() {
+        true => Reply::say("well"),
+        false => Reply::error(503, "not yet"),
+    });
+    home.write("ada.toml", &fleet(&server, ""));
+    home.run_within(PATIENT, &["apply", "-f", "ada.toml", "--detach"]).ok();
+    let late = home.run(&["wait", "--for", "idle", "being/ada", "--timeout", "200ms"]);
+    assert!(late.code() == 5 && late.stderr.contains("waited 200ms in vain: being/ada is"), "{}", late.stderr);
+    let mut waits = home.spawn(&["wait", "--for", "ready", "being/ada", "model/scripted", "--timeout", "5m"]);
+    home.write("go", "");
+    let ended = waits.ended_within(PATIENT).expect("it ends");
+    assert!(ended.success(), "{:?}", waits.said());
+    home.run(&["pause", "ada"]).ok();
+    home.run(&["wait", "--for", "idle", "being/ada"]).ok();
+    assert!(activity(&home, "ada").starts_with("paused by uid"), "it is idle because it is paused, and not between two cycles");
+
+    let unknown = home.run(&["wait", "--for", "ready", "being/bob"]);
+    assert!(unknown.code() == 2 && unknown.stderr.contains("being/bob is not declared"), "{}", unknown.stderr);
+    let lives = home.run(&["wait", "--for", "gone", "being/ada", "--timeout", "200ms"]);
+    assert_eq!(lives.code(), 5, "{}", lives.stderr);
+    let mut waits = home.spawn(&["wait", "--for", "gone", "being/ada", "--timeout", "5m"]);
+    home.run(&["delete", "being/ada"]).ok();
+    assert!(waits.ended_within(PATIENT).expect("it ends").success(), "{:?}", waits.said());
+
+    let refusing = Server::start(|_| Reply::error(401, "no such key"));
+    home.write(
+        "eve.toml",
+        &fleet(&refusing, "")
+            .replace("being.ada", "being.eve")
+            .replace("scripted]", "other]")
+            .replace("model = \"scripted\"\ncycle", "model = \"other\"\ncycle"),
+    );
+    home.run_within(PATIENT, &["apply", "-f", "eve.toml", "--detach"]).ok();
+    let stalled = home.run_within(PATIENT, &["wait", "--for", "gone", "being/ada", "--timeout", "1s"]);
+    assert_eq!(stalled.code(), 0, "what is gone is gone");
+    wait_until(SOON, "the stall", || {
+        let stalled = home.run(&["wait", "--for", "idle", "being/eve", "--timeout", "1s"]);
+        stalled.code() == 5 && stalled.stderr.contains("being/eve is stalled (ModelUnavailable)")
+    });
+}

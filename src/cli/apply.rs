@@ -12,6 +12,7 @@ use super::{
     failure::{Class, Failure},
     logs,
     progress::Progress,
+    wait::is_ready,
 };
 use crate::{
     api::{AppliedSet, AppliedSource, ApplyAnswer, ApplyRequest, Client, ConditionKind, ObjectStatus, StatusAnswer},
@@ -208,8 +209,7 @@ fn of_set<'a>(status: &'a StatusAnswer, answer: &ApplyAnswer) -> impl Iterator<I
 }
 
 fn is_settled(object: &ObjectStatus) -> bool {
-    let is_ready = object.is(ConditionKind::Ready) && object.observed_generation == object.generation;
-    object.is(ConditionKind::Stalled) || is_ready && !object.is(ConditionKind::Progressing)
+    object.is(ConditionKind::Stalled) || is_ready(object)
 }
 
 /// Says what came of it.

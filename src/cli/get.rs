@@ -157,6 +157,7 @@ fn of_state(state: &AgentState, name: &Name, dir: &std::path::Path) -> BeingFact
         activity: "at rest".to_owned(),
         next_wake: None,
         next_wake_because: None,
+        idle: true,
         status: state.status.to_string(),
         cycle: state.cycle,
         model: state.mind.current_model.clone(),

@@ -28,5 +28,6 @@ mod single;
 mod state;
 mod stop;
 mod table;
+mod wait;
 
 pub use dispatch::main;

@@ -9,6 +9,7 @@ use super::{
     freeze::{self, Freeze},
     history::{self, Diff, History, Rollback},
     pause::{self, Pause, Resume},
+    wait::{self, Wait},
 };
 
 /// The verbs of an operator.
@@ -22,6 +23,11 @@ pub(super) enum Operate {
     /// Let beings that were paused go on.
     #[command(after_help = "Examples:\n  singularity resume being/ada\n  singularity resume --all")]
     Resume(Resume),
+    /// Wait until objects are ready, idle or gone.
+    #[command(
+        after_help = "Exits with 5 when the time is over, or an object is stalled.\n\nExamples:\n  singularity wait --for ready being/ada --timeout 2m\n  singularity pause ada && singularity wait --for idle being/ada\n  singularity wait --for gone being/ada"
+    )]
+    Wait(Wait),
     /// Freeze the fleet: beings live on, and no file, apply, delete or rollback changes what is declared until that is lifted.
     #[command(after_help = "Examples:\n  singularity freeze --reason \"we move house\"\n  singularity freeze --lift")]
     Freeze(Freeze),
@@ -46,6 +52,7 @@ pub(super) async fn operate(context: &Context, verb: &Operate) -> Result<(), Fai
     match verb {
         Operate::Pause(arguments) => pause::pause(context, arguments).await,
         Operate::Resume(arguments) => pause::resume(context, arguments).await,
+        Operate::Wait(arguments) => wait::wait(context, arguments).await,
         Operate::Freeze(arguments) => freeze::freeze(context, arguments).await,
         Operate::History(arguments) => history::history(context, arguments),
         Operate::Diff(arguments) => history::diff(context, arguments),

@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     BeingFacts, Condition, ConditionKind, HoldFacts, List, ObjectStatus, QuestionFacts, Reconciler, Status, SurfaceFacts,
     reconciler::{Refusal, Refused},
-    status::{activity, conditions, next_wake},
+    status::{activity, conditions, is_idle, next_wake},
 };
 use crate::{
     manifest::Fleet,
@@ -215,6 +215,7 @@ impl Reconciler {
             activity: activity(&view, snapshot.as_ref(), self.ground.clock.now()),
             next_wake: wake.as_ref().map(|(at, _)| at.to_string()),
             next_wake_because: wake.map(|(_, because)| because),
+            idle: is_in_force && is_idle(&view, snapshot.as_ref()),
             status: snapshot.as_ref().map_or_else(|| "unknown".to_owned(), |snapshot| snapshot.status.to_string()),
             cycle: snapshot.as_ref().map_or(0, |snapshot| snapshot.cycle),
             model: snapshot.as_ref().map_or_else(String::new, |snapshot| snapshot.current_model.clone()),

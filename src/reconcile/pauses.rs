@@ -93,6 +93,9 @@ impl Reconciler {
         }
         self.pauses.keep(held)?;
         self.converge().await;
+        if done.is_empty() {
+            done.push("there are no beings".to_owned());
+        }
         Ok(done)
     }
 

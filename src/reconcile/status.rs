@@ -127,6 +127,10 @@ pub struct BeingFacts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(title = "Next wake because")]
     pub next_wake_because: Option<String>,
+    /// Whether nothing is under way: it rests, is paused, or may not or need not go on.
+    #[serde(default)]
+    #[schemars(title = "Idle")]
+    pub idle: bool,
     /// The status that its state carries.
     #[schemars(title = "Status")]
     pub status: String,
@@ -366,6 +370,17 @@ fn live_reason(snapshot: Option<&Snapshot>) -> &'static str {
         Some(Phase::Asking { .. }) => "Asking",
         _ => "Running",
     }
+}
+
+/// Tells whether a being has nothing under way.
+pub(super) fn is_idle(view: &UnitView, snapshot: Option<&Snapshot>) -> bool {
+    let is_resting = |phase: &Phase| match phase {
+        Phase::Resting { .. } | Phase::Paused | Phase::Exhausted { .. } | Phase::Limited { .. } | Phase::Finished => true,
+        Phase::Thinking | Phase::Retrying | Phase::Calling { .. } | Phase::Asking { .. } | Phase::Stopping => false,
+    };
+    // A pause that is in force is shown a moment later.
+    let is_so = |phase: &Phase| if view.assignment.is_paused() { *phase == Phase::Paused } else { is_resting(phase) };
+    view.phase == UnitPhase::Live && snapshot.is_some_and(|snapshot| is_so(&snapshot.phase))
 }
 
 /// That a being is paused, and by what.
