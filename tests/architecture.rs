@@ -36,13 +36,17 @@ struct Room {
 /// The house, as the page of `src/lib.rs` tells it: a room uses what is named, below or beside it, and stands after it.
 ///
 /// Three kinds of arrow are finer than whole rooms. Resolved specs are plain data, so `store`, `model`, `surface` and `tool` may take
-/// the types of `manifest/spec.rs`. A spec holds two plain shapes of a being, and what is observed holds its identity. And `cli` opens doors below `api` for what runs
+/// the types of `manifest/spec.rs`. A spec holds two plain shapes of a being and makes its schedule, and what is observed holds its identity. And `cli` opens doors below `api` for what runs
 /// without a daemon: child modes (`las`, `supervise`), `run` and `once`, and fetching a model.
 const HOUSE: &[Room] = &[
     Room { name: "vocab", floor: 0, uses: &[] },
     Room { name: "telemetry", floor: 0, uses: &[("vocab", Whole)] },
     Room { name: "being", floor: 1, uses: &[("vocab", Whole)] },
-    Room { name: "manifest", floor: 1, uses: &[("vocab", Whole), ("being", Only(&["BadIdentity", "DeclaredIdentity", "Price"]))] },
+    Room {
+        name: "manifest",
+        floor: 1,
+        uses: &[("vocab", Whole), ("being", Only(&["BadIdentity", "Cadence", "DeclaredIdentity", "Price"]))],
+    },
     Room { name: "plan", floor: 1, uses: &[("vocab", Whole), ("manifest", Whole), ("being", Only(&["Identity"]))] },
     Room { name: "store", floor: 2, uses: &[("vocab", Whole), ("being", Whole), ("manifest", Specs)] },
     Room { name: "secret", floor: 2, uses: &[("manifest", Specs)] },

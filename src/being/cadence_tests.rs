@@ -3,9 +3,9 @@ use std::{collections::BTreeSet, time::Duration};
 use proptest::prelude::*;
 
 use super::*;
-use crate::being::{
-    Being, Completion, Effect, Event, Finish, Input, Limits, Price, Record, Rules, Thought, Usage, simulation, testing,
-};
+
+#[path = "cadence_town_tests.rs"]
+mod town;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -107,6 +107,23 @@ fn a_cron_expression_has_slots_by_the_clocks_of_its_zone() {
 }
 
 #[test]
+fn no_cycle_begins_at_night_and_none_of_the_night_is_missed() {
+    let day = every(HOUR, 20).active("07:00-23:00".parse().unwrap(), Zone::default());
+    let late = told(&day, &past(Some(utc("22:00:00")), utc("22:00:00")), "23:30:00");
+    assert_eq!(late, ("07:00:20".into(), Some("07:00:00".into()), "every 1h, 07:00-23:00".into()));
+    let owed = told(&day, &past(Some(utc("20:00:00")), utc("23:30:00")), "23:30:00");
+    let because = "every 1h, 07:00-23:00; 2026-12-03T22:00:00Z was missed; not active before".into();
+    assert_eq!(owed, ("07:00:00".into(), Some("22:00:00".into()), because), "what was missed by day waits for the day");
+    let pause = Cadence::pause(secs(5)).active("07:00-23:00".parse().unwrap(), Zone::default());
+    assert_eq!(told(&pause, &past(None, utc("03:00:00")), "03:00:00").0, "07:00:00");
+    let newborn = Past { newborn: Some(utc("03:00:00")), ..past(None, utc("03:00:00")) };
+    assert_eq!(told(&day, &newborn, "03:00:00").0, "07:00:00", "not even the first");
+    let edge = every(HOUR, 1_200).active("07:00-22:10".parse().unwrap(), Zone::default());
+    assert_eq!(told(&edge, &past(Some(utc("21:00:00")), utc("21:00:00")), "21:50:00").0, "22:00:00", "not spread out of its hours");
+    assert!(!every(24 * HOUR, 0).active("07:00-23:00".parse().unwrap(), Zone::default()).has_slots());
+}
+
+#[test]
 fn a_newborn_with_a_cron_expression_waits_for_its_time_however_often_its_process_starts() {
     let nine = cron("0 9 * * *", "UTC");
     let newborn = |since: &str| Past { newborn: Some(utc("08:00:00")), ..past(None, utc(since)) };
@@ -159,16 +176,42 @@ fn beings_with_one_cadence_are_spread_and_each_keeps_its_place() {
 /// What happens to a process: it is up for so long, then away for so long, in seconds.
 type Days = Vec<(i64, i64)>;
 
+/// The terms of a schedule, in seconds; hours from and to in minutes of the day.
+#[derive(Debug, Clone, Copy)]
+struct Terms {
+    span: i64,
+    offset: i64,
+    catches_up: bool,
+    active: Option<(i64, i64)>,
+}
+
+impl Terms {
+    fn cadence(&self) -> Cadence {
+        let cadence = Cadence { catches_up: self.catches_up, ..every(self.span, self.offset) };
+        let time = |minutes: i64| format!("{:02}:{:02}", minutes / 60, minutes % 60);
+        let hours = |(from, to)| format!("{}-{}", time(from), time(to)).parse().unwrap();
+        self.active.map_or(cadence.clone(), |active| cadence.clone().active(hours(active), Zone::default()))
+    }
+
+    fn is_open(&self, second: i64) -> bool {
+        let minute = second / 60 % 1_440;
+        self.active.is_none_or(|(from, to)| if from < to { from <= minute && minute < to } else { minute >= from || minute < to })
+    }
+}
+
 /// The cycles of a life, as begin and slot in seconds, told second by second: slow, and plain.
-fn plain(span: i64, offset: i64, catches_up: bool, days: &Days, busy: &[i64]) -> Vec<(i64, i64)> {
+fn plain(terms: &Terms, days: &Days, busy: &[i64]) -> Vec<(i64, i64)> {
+    let Terms { span, offset, catches_up, .. } = *terms;
     let (mut begun, mut now, mut last, mut lasts) = (Vec::new(), 0, 0, busy.iter().cycle());
     for (up, away) in days {
         let (came_up, mut free_from) = (now, now);
         while now < came_up + up {
-            let slot = now - now % span;
-            let late = now - (slot + offset) > 30.min(span / 4);
-            let may = if late { catches_up && now >= came_up + offset } else { now >= slot + offset };
-            if slot > last && may && now >= free_from {
+            let slot = (0..).map(|back| now - now % span - back * span).find(|slot| terms.is_open(*slot) || *slot <= last).unwrap();
+            let after = (1..).map(|ahead| slot + ahead * span).find(|slot| terms.is_open(*slot)).unwrap();
+            let begin = if terms.is_open(slot + offset) { slot + offset } else { slot };
+            let late = now - begin > 30.min((after - slot) / 4);
+            let may = if late { catches_up && now >= came_up + offset } else { now >= begin };
+            if slot > last && may && now >= free_from && terms.is_open(now) {
                 last = slot;
                 begun.push((now, slot));
                 free_from = now + lasts.next().unwrap();
@@ -271,11 +314,14 @@ proptest! {
     #[test]
     fn a_schedule_is_what_a_slow_and_plain_one_says(
         span in 10..400_i64, offset in 0..100_i64, catches_up in any::<bool>(),
+        active in prop::option::of((0..120_i64, 0..120_i64)),
         days in prop::collection::vec((1..2_000_i64, 0..2_000_i64), 1..6), busy in prop::collection::vec(1..600_i64, 1..5),
     ) {
-        let offset = offset.min(span / 2);
-        let cadence = Cadence { catches_up, ..every(span, offset) };
-        prop_assert_eq!(scheduled(&cadence, &days, &busy), plain(span, offset, catches_up, &days, &busy));
+        let active = active.filter(|(from, to)| from != to && to - from != 1_440).map(|(from, to)| if (to - from).abs() < 10 { (from, from + 10) } else { (from, to) });
+        let terms = Terms { span, offset: offset.min(span / 2), catches_up, active };
+        let begun = scheduled(&terms.cadence(), &days, &busy);
+        prop_assert!(begun.iter().all(|(begin, slot)| terms.is_open(*begin) && terms.is_open(*slot)));
+        prop_assert_eq!(begun, plain(&terms, &days, &busy));
     }
 
     #[test]
@@ -304,180 +350,5 @@ proptest! {
         let cadence = every(span, 0);
         let now = at(span * missed + extra);
         prop_assert_eq!(cadence.newest(cadence.after(at(0)).unwrap(), now), at(span * missed));
-    }
-}
-
-/// Beings of the real machine in one process, on a clock that runs as fast as they live.
-struct Town {
-    now: Timestamp,
-    residents: Vec<Resident>,
-}
-
-struct Resident {
-    being: Being,
-    cadence: Cadence,
-    up_since: Timestamp,
-    /// How long its cycles take.
-    thinks_for: Span,
-    /// Its answer under way is there then.
-    busy_until: Option<Timestamp>,
-    journal: Vec<Record>,
-}
-
-impl Town {
-    fn new(now: Timestamp, residents: impl IntoIterator<Item = (String, Cadence, Span)>) -> Self {
-        let resident = |(name, cadence, thinks_for): (String, Cadence, Span)| {
-            let cadence = cadence.spread(&name, None);
-            let (being, journal) = (Being::new(testing::state()), Vec::new());
-            Resident { being, cadence, up_since: now, thinks_for, busy_until: None, journal }
-        };
-        Self { now, residents: residents.into_iter().map(resident).collect() }
-    }
-
-    fn alike(now: Timestamp, count: usize, cadence: &Cadence) -> Self {
-        Self::new(now, (0..count).map(|n| (format!("ada-{n}"), cadence.clone(), secs(20))))
-    }
-
-    /// Lives until an instant, from one timer to the next; `hours` pass in a moment.
-    fn live_until(&mut self, end: Timestamp) {
-        let rules = simulation::rules(2_000, Limits::default());
-        while self.now < end {
-            let now = self.now;
-            let timers = self.residents.iter_mut().map(|resident| resident.step(&rules, now));
-            self.now = timers.min().unwrap().min(end).max(now);
-        }
-    }
-
-    /// Every process dies and starts again.
-    fn restart(&mut self) {
-        for resident in &mut self.residents {
-            resident.being = Being::new(resident.being.state().clone());
-            (resident.up_since, resident.busy_until) = (self.now, None);
-        }
-    }
-
-    fn wakes(&self, of: usize) -> Vec<(String, String)> {
-        let time = |at: Timestamp| at.strftime("%H:%M:%S").to_string();
-        let wake = |record: &Record| match &record.event {
-            Event::CycleStarted { slot, .. } => Some((time(record.at), slot.map(time).unwrap_or_default())),
-            _ => None,
-        };
-        self.residents[of].journal.iter().filter_map(wake).collect()
-    }
-
-    fn slots(&self, of: usize) -> Vec<String> {
-        self.wakes(of).into_iter().map(|(_, slot)| slot).collect()
-    }
-}
-
-impl Resident {
-    /// Does what is to be done now and tells its next timer.
-    fn step(&mut self, rules: &Rules, now: Timestamp) -> Timestamp {
-        loop {
-            if let Some(until) = self.busy_until {
-                if until > now {
-                    return until;
-                }
-                self.busy_until = None;
-                let completion = Completion {
-                    model: "smol".into(),
-                    content: Some("…".into()),
-                    tool_calls: Vec::new(),
-                    finish: Finish::Stop,
-                    usage: Usage::new(1, 1),
-                };
-                let thought = Thought { completion, price: Price::default(), passed_over: Vec::new() };
-                self.tell(rules, Input::Thought { result: Ok(thought), elapsed: Span::ZERO }, now);
-                continue;
-            }
-            let state = self.being.state();
-            let newborn = (state.cycle == 0).then_some(state.started_at);
-            let past = Past { newborn, up_for: since(self.up_since, now), ..past(state.slot, self.up_since.min(now)) };
-            let next = self.cadence.next(&past, now).unwrap();
-            if next.at > now {
-                return next.at;
-            }
-            self.tell(rules, Input::Due { slot: next.slot.unwrap() }, now);
-        }
-    }
-
-    fn tell(&mut self, rules: &Rules, input: Input, now: Timestamp) {
-        let ready = self.being.step(rules, input, now);
-        let cycle = self.being.state().cycle;
-        self.journal.extend(ready.facts.into_iter().map(|event| Record { seq: 1, at: now, cycle, event }));
-        self.busy_until = matches!(ready.then, Some(Effect::Think { .. })).then(|| later(now, self.thinks_for));
-    }
-}
-
-#[test]
-fn fifteen_restarts_in_a_morning_leave_every_two_hours_at_the_even_hours() {
-    let mut town = Town::alike(utc("06:00:00"), 1, &Cadence::every(secs(2 * HOUR)));
-    for restart in 1..=15_i64 {
-        town.live_until(at(utc("06:00:00").as_second() + restart * 25 * 60));
-        town.restart();
-    }
-    town.live_until(utc("13:00:00"));
-    assert_eq!(town.slots(0), ["06:00:00", "08:00:00", "10:00:00", "12:00:00"]);
-    let offset = town.residents[0].cadence.offset;
-    let begins: Vec<Timestamp> = ["08:00:00", "10:00:00", "12:00:00"].iter().map(|slot| later(utc(slot), offset)).collect();
-    let told: Vec<String> = begins.iter().map(|at| at.strftime("%H:%M:%S").to_string()).collect();
-    assert_eq!(town.wakes(0).into_iter().skip(1).map(|(begin, _)| begin).collect::<Vec<_>>(), told, "each on time");
-}
-
-#[test]
-fn a_restart_in_the_midst_of_a_slot_does_not_take_it_again() {
-    let mut town = Town::alike(utc("06:00:00"), 1, &Cadence::every(secs(HOUR)));
-    town.live_until(utc("07:01:10"));
-    town.restart();
-    town.live_until(utc("07:59:00"));
-    assert_eq!(town.slots(0), ["06:00:00", "07:00:00"]);
-}
-
-#[test]
-fn eight_beings_that_are_quiet_for_ten_hours_all_wake_on_time() {
-    let mut town = Town::alike(utc("01:00:00"), 8, &Cadence::every(secs(12 * HOUR)));
-    town.live_until(utc("13:00:00"));
-    for of in 0..8 {
-        assert_eq!(town.slots(of), ["00:00:00", "12:00:00"], "being {of}");
-        let begin =
-            town.residents[of].journal.iter().rfind(|record| matches!(record.event, Event::CycleStarted { .. })).unwrap().at;
-        assert_eq!(begin, later(utc("12:00:00"), town.residents[of].cadence.offset));
-    }
-}
-
-#[test]
-fn fifteen_beings_with_one_cadence_never_begin_at_once() {
-    let mut town = Town::alike(utc("00:59:00"), 15, &Cadence::every(secs(HOUR)));
-    town.live_until(utc("05:30:00"));
-    let begun = town.residents.iter().flat_map(|resident| &resident.journal).filter(|record| record.at > utc("01:00:00"));
-    let begun: Vec<Timestamp> =
-        begun.filter(|record| matches!(record.event, Event::CycleStarted { .. })).map(|record| record.at).collect();
-    assert_eq!((begun.len(), begun.iter().collect::<BTreeSet<_>>().len()), (15 * 5, 15 * 5));
-}
-
-#[test]
-fn a_cycle_that_hangs_for_a_day_is_not_noticed_by_the_others() {
-    let tenth = Cadence::every(secs(600));
-    let day = secs(24 * HOUR);
-    let mut town = Town::new(
-        utc("00:00:00"),
-        [("stuck".into(), tenth.clone(), day), ("ada".into(), tenth.clone(), secs(5)), ("eve".into(), tenth, secs(5))],
-    );
-    town.live_until(later(utc("00:00:00"), secs(25 * HOUR)));
-    assert_eq!((town.slots(1).len(), town.slots(2).len()), (25 * 6, 25 * 6));
-    assert_eq!(town.slots(0), ["00:00:00", "00:00:00"], "a day later it makes up for what it missed once, with the newest");
-}
-
-#[test]
-fn a_clock_that_is_set_back_an_hour_runs_no_being_again() {
-    let mut town = Town::alike(utc("06:00:00"), 4, &Cadence::every(secs(600)));
-    town.live_until(utc("09:05:00"));
-    let before = town.slots(0).len();
-    town.now = utc("08:05:00");
-    town.live_until(utc("09:09:00"));
-    assert!((0..4).all(|of| town.slots(of).len() == before), "what was taken is not taken again");
-    town.live_until(utc("09:35:00"));
-    for of in 0..4 {
-        assert_eq!(town.slots(of)[before..], ["09:10:00", "09:20:00", "09:30:00"], "and it goes on");
     }
 }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{CycleSpec, Missed, check::Cx, problem::did_you_mean, scalar::SpanText};
-use crate::vocab::{Cron, Span, Zone};
+use crate::vocab::{Cron, Hours, Span, Zone};
 
 /// When a being wakes, and how long a turn may be.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -16,7 +16,10 @@ pub(crate) struct CycleDocument {
     /// When cycles begin, as minute, hour, day of month, month and day of week, in the place of `every`; the later layer of the two rules.
     #[schemars(length(min = 1, max = 256), example = "0 9 * * 1-5")]
     pub cron: Option<String>,
-    /// The time zone of `cron`; `UTC` unless said otherwise.
+    /// The hours in which alone a cycle begins; `22:00-06:00` goes over midnight. What would begin outside of them is not missed.
+    #[schemars(length(min = 1, max = 64), example = "07:00-23:00")]
+    pub active: Option<String>,
+    /// The time zone of `cron` and `active`; `UTC` unless said otherwise.
     #[schemars(length(min = 1, max = 64), example = "Europe/Berlin")]
     pub time_zone: Option<String>,
     /// What becomes of cycles whose time passed while the being could not begin them: `once` makes up for all of them by one, `skip` by none.
@@ -49,20 +52,27 @@ pub(super) fn resolve(document: &CycleDocument, cx: &mut Cx<'_>) -> Option<Cycle
     let rules_by_cron = rules_by_cron(document, cx);
     let cron = document.cron.as_deref().filter(|_| rules_by_cron).map(|text| cron(text, cx));
     let time_zone = document.time_zone.as_deref().map_or_else(|| Some(Zone::default()), |text| zone(text, cx));
+    let active = document.active.as_deref().map(|text| hours(text, cx));
     let spec = CycleSpec {
         every: if rules_by_cron { Span::ZERO } else { span(&document.every).unwrap_or_default() },
         cron: cron.clone().flatten(),
+        active: active.flatten(),
         time_zone: time_zone?,
         missed: if document.missed == Some(MissedName::Skip) { Missed::Skip } else { Missed::Once },
         spread: span(&document.spread),
         max_tool_rounds: document.max_tool_rounds.unwrap_or(1),
         limit: document.limit,
     };
-    if cron == Some(None) {
+    if cron == Some(None) || active == Some(None) {
         return None;
     }
     of_no_use(document, &spec, cx);
     too_wide(&spec, cx);
+    if !spec.cadence(&cx.address.name).has_slots() {
+        let message = "no cycle ever begins: no time of the schedule lies in `cycle.active`";
+        let hint = "change `active`, or write cron = \"0 9 * * *\" for a time that lies in it";
+        cx.fault(&["cycle", "active"], message, Some(hint.into()));
+    }
     Some(spec)
 }
 
@@ -91,6 +101,11 @@ fn cron(text: &str, cx: &mut Cx<'_>) -> Option<Cron> {
     .ok()
 }
 
+fn hours(text: &str, cx: &mut Cx<'_>) -> Option<Hours> {
+    let hours = text.parse::<Hours>();
+    hours.map_err(|bad| cx.fault(&["cycle", "active"], format!("`cycle.active`: {bad}"), None)).ok()
+}
+
 fn zone(text: &str, cx: &mut Cx<'_>) -> Option<Zone> {
     let zone = text.parse::<Zone>();
     zone.map_err(|bad| {
@@ -117,8 +132,12 @@ fn of_no_use(document: &CycleDocument, spec: &CycleSpec, cx: &mut Cx<'_>) {
         let message = format!("`cycle.{key}` is of no use with `every = \"{every}\"`, which is a pause between two cycles");
         fault(key, message, "write every = \"10s\" or longer, or take it out");
     }
-    if document.time_zone.is_some() && spec.cron.is_none() {
-        fault("time_zone", "`cycle.time_zone` is of no use without `cron`".to_owned(), "take it out; `every` goes by UTC");
+    if document.time_zone.is_some() && spec.cron.is_none() && spec.active.is_none() {
+        fault(
+            "time_zone",
+            "`cycle.time_zone` is of no use without `cron` or `active`".to_owned(),
+            "take it out; `every` goes by UTC",
+        );
     }
 }
 

@@ -29,12 +29,8 @@ pub(crate) struct Misfit {
 }
 
 /// What SPEC §2 names and this version does not do yet; never passed over in silence.
-const NOT_YET: [(&str, &[&str]); 4] = [
-    ("", &["platform", "category"]),
-    ("being", &["categories"]),
-    ("being.cycle", &["on", "active"]),
-    ("being.capabilities", &["platforms"]),
-];
+const NOT_YET: [(&str, &[&str]); 4] =
+    [("", &["platform", "category"]), ("being", &["categories"]), ("being.cycle", &["on"]), ("being.capabilities", &["platforms"])];
 /// The definition of a secret in the schema.
 const SECRET: &str = "SecretDocument";
 

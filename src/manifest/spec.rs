@@ -7,8 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use url::{Host, Url};
 
 use crate::{
-    being::{DeclaredIdentity, Price},
-    vocab::{Address, Cron, Kind, Name, Size, Span, Usd, Zone},
+    being::{Cadence, DeclaredIdentity, Price},
+    vocab::{Address, Cron, Hours, Kind, Name, Size, Span, Usd, Zone},
 };
 
 /// Everything that one set of manifests declares, resolved: no default is open, no reference dangles (SPEC §2).
@@ -307,6 +307,9 @@ pub struct CycleSpec {
     pub every: Span,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cron: Option<Cron>,
+    /// The hours in which alone a cycle begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active: Option<Hours>,
     /// By whose clocks `cron` and `active` go.
     #[serde(default, skip_serializing_if = "is_utc")]
     pub time_zone: Zone,
@@ -324,6 +327,18 @@ impl CycleSpec {
     /// Tells whether its cycles begin at instants of the wall clock, and not so long after each other.
     pub fn is_anchored(&self) -> bool {
         self.cron.is_some() || self.every >= Self::ANCHORED_FROM
+    }
+
+    /// When the cycles of a being of this name begin.
+    pub fn cadence(&self, name: &Name) -> Cadence {
+        let cadence = match &self.cron {
+            Some(cron) => Cadence::cron(cron.clone(), self.time_zone.clone()),
+            None if self.is_anchored() => Cadence::every(self.every),
+            None => Cadence::pause(self.every),
+        };
+        let cadence = if self.missed == Missed::Skip { cadence.skipping_missed() } else { cadence };
+        let cadence = self.active.map_or_else(|| cadence.clone(), |hours| cadence.clone().active(hours, self.time_zone.clone()));
+        cadence.spread(name.as_str(), self.spread)
     }
 
     /// The shortest `every` that is anchored to the wall clock.

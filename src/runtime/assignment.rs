@@ -9,8 +9,7 @@ use crate::{
         Retry, Rules, ToolDefinition, default_prompt,
     },
     manifest::{
-        BeingSpec, Boundary, CapSpec, CapabilitySpec, ChildrenSpec, Fleet, Missed, PromptPolicy, ProviderSpec, SurfaceSpec,
-        ToolTerms,
+        BeingSpec, Boundary, CapSpec, CapabilitySpec, ChildrenSpec, Fleet, PromptPolicy, ProviderSpec, SurfaceSpec, ToolTerms,
     },
     runtime::{Fates, Until, ground::Ground},
     vocab::{Hold, Name},
@@ -101,14 +100,7 @@ impl Assignment {
 
     /// When the being's cycles begin.
     pub fn cadence(&self) -> Cadence {
-        let cycle = &self.being.cycle;
-        let cadence = match &cycle.cron {
-            Some(cron) => Cadence::cron(cron.clone(), cycle.time_zone.clone()),
-            None if cycle.is_anchored() => Cadence::every(cycle.every),
-            None => Cadence::pause(cycle.every),
-        };
-        let cadence = if cycle.missed == Missed::Skip { cadence.skipping_missed() } else { cadence };
-        cadence.spread(self.name.as_str(), cycle.spread)
+        self.being.cycle.cadence(&self.name)
     }
 
     /// The rules of the being's cycles with the catalogue `tools`.
