@@ -447,6 +447,7 @@ fn a_script_can_wait_for_what_becomes_of_a_being_and_not_for_what_never_will() {
     });
     home.write("ada.toml", &fleet(&server, ""));
     home.run_within(PATIENT, &["apply", "-f", "ada.toml", "--detach"]).ok();
+    wait_until(PATIENT, "the wait for a model", || activity(&home, "ada") == "asking a model again");
     let late = home.run(&["wait", "--for", "idle", "being/ada", "--timeout", "200ms"]);
     assert!(late.code() == 5 && late.stderr.contains("waited 200ms in vain: being/ada is"), "{}", late.stderr);
     let mut waits = home.spawn(&["wait", "--for", "ready", "being/ada", "model/scripted", "--timeout", "5m"]);
@@ -480,4 +481,21 @@ fn a_script_can_wait_for_what_becomes_of_a_being_and_not_for_what_never_will() {
         let stalled = home.run(&["wait", "--for", "idle", "being/eve", "--timeout", "1s"]);
         stalled.code() == 5 && stalled.stderr.contains("being/eve is stalled (ModelUnavailable)")
     });
+}
+
+#[test]
+fn a_pause_is_not_put_off_by_the_wait_for_a_model_that_is_away() {
+    let home = Home::new();
+    let server = Server::start(|seen: &Seen| match seen.index {
+        0 => Reply::error(503, "later").header("retry-after", "600"),
+        _ => Reply::say("well"),
+    });
+    home.write("ada.toml", &fleet(&server, ""));
+    home.run_within(PATIENT, &["apply", "-f", "ada.toml", "--detach"]).ok();
+    wait_until(PATIENT, "the wait", || activity(&home, "ada") == "asking a model again");
+    home.run(&["pause", "ada"]).ok();
+    home.run(&["wait", "--for", "idle", "being/ada", "--timeout", "20s"]).ok();
+    assert_eq!(server.seen().len(), 1);
+    home.run(&["resume", "ada"]).ok();
+    server.wait_for(2, SOON);
 }

@@ -150,6 +150,7 @@ pub async fn animate(
         board,
         in_force,
         until,
+        paused: Arc::default(),
         pass: None,
         cadence,
         since,

@@ -1,7 +1,7 @@
 use std::{collections::BTreeSet, future::Future, path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{Notify, mpsc, oneshot, watch},
     task::JoinSet,
 };
 
@@ -89,6 +89,8 @@ pub struct Driver {
     pub(super) retiring: JoinSet<()>,
     /// What was in force when the being last ran under this keeper.
     pub(super) before: Option<Arc<Assignment>>,
+    /// Rung when an edit pauses the being, for what waits before it asks a model.
+    pub(super) paused: Arc<Notify>,
     /// What lets the call under way through.
     pub(super) pass: Option<Pass>,
     /// When its cycles begin.

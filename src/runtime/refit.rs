@@ -107,6 +107,9 @@ impl Driver {
         self.rules = new.rules(self.tools.toolbox.definitions(), self.until);
         self.cadence = new.cadence();
         let before = std::mem::replace(&mut self.assignment, new);
+        if self.assignment.is_paused() {
+            self.paused.notify_waiters();
+        }
         self.count_in();
         if let Some(in_force) = &self.in_force {
             in_force.send_modify(|view| view.assignment = Arc::new(self.assignment.clone()));

@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Driver {
-    /// Asks a model, after a wait in which a stop is obeyed at once.
+    /// Asks a model, after a wait in which a stop and a pause are obeyed at once.
     pub(super) async fn thought(
         &mut self,
         request: ChatRequest,
@@ -22,7 +22,13 @@ impl Driver {
         commands: &mut mpsc::Receiver<Command>,
     ) -> Result<Input, StoreError> {
         let phase = if after == Span::ZERO { Phase::Thinking } else { Phase::Retrying };
-        let wait = tokio::time::sleep(after.as_duration());
+        if let Some(held) = self.hold(commands).await? {
+            return Ok(held);
+        }
+        let paused = Arc::clone(&self.paused);
+        let wait = async move {
+            tokio::select! { () = tokio::time::sleep(after.as_duration()) => {}, () = paused.notified() => {} }
+        };
         if after > Span::ZERO && self.beside(wait, phase.clone(), Duration::ZERO, commands).await?.is_none() {
             return Ok(Input::Abandoned);
         }
