@@ -5,6 +5,7 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, V
 use super::{
     decide::Decide,
     las::Las,
+    man::ManPages,
     operate::Operate,
     questions::{Answer, Approve, Deny, Questions},
     serve::Serve,
@@ -352,17 +353,6 @@ pub(super) enum Model {
 #[derive(Debug, Args)]
 pub(super) struct Completion {
     pub shell: clap_complete::Shell,
-}
-
-/// Arguments of `man`.
-#[derive(Debug, Args)]
-pub(super) struct ManPages {
-    /// The command; without it the program itself.
-    #[arg(conflicts_with = "write")]
-    pub command: Vec<String>,
-    /// Write every page into this folder in the place of printing one.
-    #[arg(long, value_name = "DIR")]
-    pub write: Option<PathBuf>,
 }
 
 /// Arguments of the supervisor mode.

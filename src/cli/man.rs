@@ -1,14 +1,25 @@
-use std::io;
+use std::{io, path::PathBuf};
 
-use clap::{Command, CommandFactory as _};
+use clap::{Args, Command, CommandFactory as _};
 use clap_mangen::Man;
 
 use super::{
-    args::{Cli, ManPages},
+    args::Cli,
     context::{print, say},
     failure::{Class, Failure},
     offline::write_all,
 };
+
+/// Arguments of `man`.
+#[derive(Debug, Args)]
+pub(super) struct ManPages {
+    /// The command; without it the program itself.
+    #[arg(conflicts_with = "write")]
+    pub command: Vec<String>,
+    /// Write every page into this folder in the place of printing one.
+    #[arg(long, value_name = "DIR")]
+    pub write: Option<PathBuf>,
+}
 
 /// Prints the page of a command, or writes those of all commands.
 pub(super) fn man(arguments: &ManPages) -> Result<(), Failure> {
