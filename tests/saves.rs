@@ -13,8 +13,10 @@ use std::{
     fs::{self, File},
     io::Write as _,
     os::unix::fs::symlink,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::{Path, PathBuf},
     process::Command,
+    sync::atomic::{AtomicBool, Ordering},
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -344,6 +346,31 @@ fn a_checkout_of_five_hundred_files_arrives_whole_and_stops_nobody() {
     let shown = served.home.run(&["get", "model/m499", "-o", "json"]).ok();
     assert!(shown.stdout.contains("\"Ready\""), "{}", shown.stdout);
     served.assert_nobody_stopped("three checkouts");
+}
+
+#[test]
+fn files_that_never_rest_are_told_of_and_read_once_they_do() {
+    let served = Served::pair(&[]);
+    let (log, is_over) = (served.folder.join("log.json"), AtomicBool::new(false));
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let mut file = File::create(&log).expect("a file can be written");
+            while !is_over.load(Ordering::Relaxed) {
+                file.write_all(b"{}").expect("a file can be written");
+                sleep(Duration::from_millis(2));
+            }
+        });
+        write(&served.manifest(), &served.text("second"));
+        let told = catch_unwind(AssertUnwindSafe(|| {
+            wait_until(SOON, "the file to be named", || told(&served.home).contains("log.json keeps changing"));
+        }));
+        is_over.store(true, Ordering::Relaxed);
+        told.unwrap_or_else(|why| resume_unwind(why));
+    });
+    fs::remove_file(&log).expect("a file can be removed");
+    served.wait_for("second", SOON);
+    wait_until(SOON, "all is well", || !told(&served.home).contains("log.json"));
+    served.assert_nobody_stopped("a log beside the manifests");
 }
 
 #[test]

@@ -218,7 +218,10 @@ impl Watch {
             format!("{} keeps changing, so nothing is read until it rests; keep what is no manifest elsewhere", path.display());
         self.served.send_if_modified(|served| {
             let is_news = served.unrest.is_none();
-            served.unrest.get_or_insert(unrest);
+            if is_news {
+                tracing::warn!("{unrest}");
+                served.unrest = Some(unrest);
+            }
             is_news
         });
         self.answer();
