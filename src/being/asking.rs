@@ -1,14 +1,15 @@
 //! What waits for a person's word: calls, and what servers ask in the midst of them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::{
-    chat::ToolCall,
+    chat::{Role, ToolCall},
     event::Event,
     exchange::{Effect, Ready},
     outcome::Outcome,
     question::{Answer, Form, Question},
     rules::Rules,
+    state::AgentState,
     step::{Being, Cycle, Turn},
 };
 use crate::vocab::Timestamp;
@@ -63,11 +64,12 @@ impl Being {
     pub(super) fn ask_again(
         &mut self,
         rules: &Rules,
-        cycle: Cycle,
+        mut cycle: Cycle,
         queue: VecDeque<ToolCall>,
         ready: &mut Ready,
         now: Timestamp,
     ) -> Turn {
+        cycle.began = Some(now);
         let Some(question) = self.state.questions.open.clone() else { return self.call_next(rules, cycle, queue, ready, now) };
         let refused = match &question.answer {
             None => {
@@ -88,4 +90,13 @@ impl Being {
         };
         self.called(rules, cycle, queue, refused, ready, now)
     }
+}
+
+/// The calls of the conversation's last answer that have no result.
+pub(super) fn unanswered(state: &AgentState) -> Vec<ToolCall> {
+    let Some(asked) = state.conversation.iter().rposition(|message| message.role == Role::Assistant) else { return Vec::new() };
+    let mut tail = state.conversation.iter().skip(asked);
+    let calls = tail.next().map(|message| message.tool_calls.clone()).unwrap_or_default();
+    let answered: BTreeSet<&str> = tail.filter_map(|message| message.tool_call_id.as_deref()).collect();
+    calls.into_iter().filter(|call| !answered.contains(call.id.as_str())).collect()
 }

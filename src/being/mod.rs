@@ -7,6 +7,7 @@ mod budget;
 mod cadence;
 mod chat;
 mod days;
+mod deadline;
 mod event;
 mod exchange;
 mod family;

@@ -30,6 +30,8 @@ pub enum CycleStatus {
     Completed,
     /// The rounds of the cycle were used up.
     ToolRoundLimit,
+    /// It took longer than it may.
+    Deadline,
     /// The solvency gate is closed: nothing is spent until money comes in.
     BudgetExhausted,
     /// What a day may cost is spent: it rests until the next one.

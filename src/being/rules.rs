@@ -30,7 +30,7 @@ pub struct Rules {
     pub offers: Arc<[Offer]>,
 }
 
-/// What holds a being's spending, beside its balance.
+/// What holds a being's cycles, beside its balance.
 #[derive(Debug, Clone, Default)]
 pub struct Limits {
     /// What a day, in UTC, may cost.
@@ -39,6 +39,8 @@ pub struct Limits {
     pub per_cycle: Option<Usd>,
     /// Whether a call is made only when what it may cost is there.
     pub reserve: bool,
+    /// How long a cycle may take.
+    pub deadline: Option<Span>,
     /// Balances that are told when the balance falls to them.
     pub warn_below: BTreeSet<Usd>,
 }

@@ -382,7 +382,7 @@ proptest! {
     ) {
         let mut world = World::new(seed, reserve);
         let (per_day, per_cycle) = (Some(testing::usd("2")), Some(testing::usd(of_cycle)));
-        let rules = rules(600, Limits { per_day, per_cycle, reserve, warn_below: [testing::usd("5")].into() });
+        let rules = rules(600, Limits { per_day, per_cycle, reserve, warn_below: [testing::usd("5")].into(), deadline: None });
         for _ in 0..8 {
             let _ended = world.live(&rules, 60);
         }

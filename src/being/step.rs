@@ -4,8 +4,9 @@ use std::{
 };
 
 use super::{
+    asking::unanswered,
     budget::{Cost, Price},
-    chat::{Completion, Finish, Role, ToolCall, Usage},
+    chat::{Completion, Finish, ToolCall, Usage},
     event::Event,
     exchange::{Effect, Ending, Input, Ready, ThinkError, ThinkErrorClass, Thought},
     framing::framing,
@@ -54,7 +55,9 @@ pub(super) enum Turn {
 #[derive(Debug, Default)]
 pub(super) struct Cycle {
     pub(super) rounds: u32,
-    actions: Vec<String>,
+    pub(super) actions: Vec<String>,
+    /// When it began, or went on after a person was asked.
+    pub(super) began: Option<Timestamp>,
     /// Whether the last answer was cut off and the being does not know yet.
     cut_off: bool,
 }
@@ -221,11 +224,15 @@ impl Being {
         let stimulus = rules.stimulus.clone().filter(|_| self.state.cycle == 0);
         let slot = slot.filter(|slot| Some(*slot) > self.state.slot);
         self.note(ready, Event::CycleStarted { framing: framing(&self.state), stimulus, slot }, now);
-        self.think(rules, Cycle::default(), (1, Span::ZERO), ready, now)
+        self.think(rules, Cycle { began: Some(now), ..Cycle::default() }, (1, Span::ZERO), ready, now)
     }
 
     /// Asks a model, once what does not fit its window is folded, if nothing holds that back.
     fn think(&mut self, rules: &Rules, cycle: Cycle, (attempt, after): (u32, Span), ready: &mut Ready, now: Timestamp) -> Turn {
+        let cycle = match self.end_if_overdue(rules, cycle, &VecDeque::new(), ready, now) {
+            Ok(cycle) => cycle,
+            Err(ended) => return ended,
+        };
         if let Some(folded) = self.window.fold(&self.state, rules) {
             self.note(ready, folded, now);
         }
@@ -279,7 +286,7 @@ impl Being {
     }
 
     /// Tells the model that its answer was cut off; after the results of its calls, which must follow the answer at once.
-    fn tell_cut_off(&mut self, cycle: &mut Cycle, ready: &mut Ready, now: Timestamp) {
+    pub(super) fn tell_cut_off(&mut self, cycle: &mut Cycle, ready: &mut Ready, now: Timestamp) {
         if std::mem::take(&mut cycle.cut_off) {
             let message = "Your last answer was cut off by its token limit. Answer in less, or go on in parts.".to_owned();
             self.note(ready, Event::Told { message }, now);
@@ -301,6 +308,10 @@ impl Being {
             }
             return self.end(Ending::Stopped, ready);
         }
+        let cycle = match self.end_if_overdue(rules, cycle, &queue, ready, now) {
+            Ok(cycle) => cycle,
+            Err(ended) => return ended,
+        };
         let Some(call) = queue.front().cloned() else { return self.next_round(rules, cycle, ready, now) };
         if rules.asks_about(&call.function.name) {
             return self.ask(rules, cycle, queue, &call, ready, now);
@@ -340,7 +351,7 @@ impl Being {
     }
 
     /// Records how a call ended, and what it earned.
-    fn finish(&mut self, call: &ToolCall, outcome: Outcome, ready: &mut Ready, now: Timestamp) {
+    pub(super) fn finish(&mut self, call: &ToolCall, outcome: Outcome, ready: &mut Ready, now: Timestamp) {
         let result = outcome.envelope();
         let Outcome { status, error_code, chat_id, message_id, change, revenue, screened, warning, .. } = outcome;
         let (call_id, tool) = (call.id.clone(), call.function.name.clone());
@@ -432,7 +443,7 @@ impl Being {
         self.rest(closed.limit.into(), None, actions, ready)
     }
 
-    fn rest(&self, status: CycleStatus, content: Option<String>, actions: Vec<String>, ready: &mut Ready) -> Turn {
+    pub(super) fn rest(&self, status: CycleStatus, content: Option<String>, actions: Vec<String>, ready: &mut Ready) -> Turn {
         if self.stopping {
             return self.end(Ending::Stopped, ready);
         }
@@ -467,15 +478,6 @@ impl Being {
         self.note(ready, Event::Stopped { status }, now);
         Turn::Ended
     }
-}
-
-/// The calls of the conversation's last answer that have no result.
-fn unanswered(state: &AgentState) -> Vec<ToolCall> {
-    let Some(asked) = state.conversation.iter().rposition(|message| message.role == Role::Assistant) else { return Vec::new() };
-    let mut tail = state.conversation.iter().skip(asked);
-    let calls = tail.next().map(|message| message.tool_calls.clone()).unwrap_or_default();
-    let answered: BTreeSet<&str> = tail.filter_map(|message| message.tool_call_id.as_deref()).collect();
-    calls.into_iter().filter(|call| !answered.contains(call.id.as_str())).collect()
 }
 
 fn lost() -> Outcome {

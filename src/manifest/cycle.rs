@@ -26,6 +26,8 @@ pub(crate) struct CycleDocument {
     pub missed: Option<MissedName>,
     /// Over how long beings with one schedule are spread, each at its own place; a tenth of `every`, at most `1m`, and `6s` for `cron`, unless said.
     pub spread: Option<SpanText>,
+    /// How long a cycle may take: past it, it ends before its next call of a model or a tool. The wait for a person's approval does not count.
+    pub deadline: Option<SpanText>,
     /// How often a cycle may ask the model before it ends.
     #[schemars(range(min = 1, max = 10_000))]
     pub max_tool_rounds: Option<u32>,
@@ -53,6 +55,7 @@ pub(super) fn resolve(document: &CycleDocument, cx: &mut Cx<'_>) -> Option<Cycle
     let cron = document.cron.as_deref().filter(|_| rules_by_cron).map(|text| cron(text, cx));
     let time_zone = document.time_zone.as_deref().map_or_else(|| Some(Zone::default()), |text| zone(text, cx));
     let active = document.active.as_deref().map(|text| hours(text, cx));
+    let deadline = cx.span(&["cycle", "deadline"], document.deadline.as_ref().map(|span| span.0.as_str()));
     let spec = CycleSpec {
         every: if rules_by_cron { Span::ZERO } else { span(&document.every).unwrap_or_default() },
         cron: cron.clone().flatten(),
@@ -60,6 +63,7 @@ pub(super) fn resolve(document: &CycleDocument, cx: &mut Cx<'_>) -> Option<Cycle
         time_zone: time_zone?,
         missed: if document.missed == Some(MissedName::Skip) { Missed::Skip } else { Missed::Once },
         spread: span(&document.spread),
+        deadline,
         max_tool_rounds: document.max_tool_rounds.unwrap_or(1),
         limit: document.limit,
     };

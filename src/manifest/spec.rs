@@ -318,6 +318,9 @@ pub struct CycleSpec {
     /// Over how long beings with one schedule are spread; `None` is as long as fits it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread: Option<Span>,
+    /// How long a cycle may take; `None` is as long as it takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Span>,
     pub max_tool_rounds: u32,
     /// The being rests for good after this many cycles of its life.
     pub limit: Option<u64>,

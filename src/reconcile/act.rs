@@ -9,7 +9,7 @@ use crate::{
     manifest::Fleet,
     plan::{Observed, ObservedBeing, Phase, Plan, Verdict},
     runtime::{Failure, Unit, UnitPhase},
-    vocab::{Address, Kind, Name, chain},
+    vocab::{Address, Kind, Name, Span, chain},
 };
 
 impl Reconciler {
@@ -151,6 +151,7 @@ impl Reconciler {
 
     /// Shows what is known, where it changed.
     pub(super) fn publish(&mut self) {
+        self.watchdog.keep(|name| self.units.contains_key(name));
         let items = self.shown().iter().map(|address| self.object(address)).collect();
         let frozen = self.freeze.hold().map(HoldFacts::from);
         let list = List { items, problems: self.declared.told(), frozen };
@@ -198,7 +199,7 @@ impl Reconciler {
         vec![ready, Condition::new(ConditionKind::Solvent, used.is_left(), reason, used.to_string())]
     }
 
-    fn being(&self, name: &Name) -> (Vec<Condition>, Option<BeingFacts>, bool) {
+    fn being(&mut self, name: &Name) -> (Vec<Condition>, Option<BeingFacts>, bool) {
         let refused = self.refused.get(name).map(|refusal| &refusal.failure);
         let Some(unit) = self.units.get(name) else {
             let held = if self.leaving.contains(name) { "an earlier process of it ends" } else { "it is about to start" };
@@ -210,9 +211,11 @@ impl Reconciler {
         let (view, snapshot) = (unit.view(), unit.snapshot());
         let is_in_force = self.assignment(name).is_some_and(|wanted| *view.assignment == wanted);
         let wake = next_wake(&view, snapshot.as_ref());
+        let now = self.ground.clock.now();
+        self.watchdog.look(name, wake.as_ref().map(|(at, _)| *at), now, Span::from(self.began.elapsed()));
         let facts = BeingFacts {
             agent_id: snapshot.as_ref().map(|snapshot| snapshot.agent_id.clone()),
-            activity: activity(&view, snapshot.as_ref(), self.ground.clock.now()),
+            activity: activity(&view, snapshot.as_ref(), now),
             next_wake: wake.as_ref().map(|(at, _)| at.to_string()),
             next_wake_because: wake.map(|(_, because)| because),
             idle: is_in_force && is_idle(&view, snapshot.as_ref()),
@@ -230,7 +233,7 @@ impl Reconciler {
             question: snapshot.as_ref().and_then(|seen| Some(QuestionFacts::of(name, seen.question.as_ref()?))),
             surfaces: snapshot.as_ref().map_or_else(BTreeMap::new, surfaces),
         };
-        let mut rows = conditions(&view, snapshot.as_ref(), refused);
+        let mut rows = conditions(&view, snapshot.as_ref(), refused, self.watchdog.failure(name).as_ref());
         if !is_in_force && refused.is_none() && view.phase == UnitPhase::Live {
             rows.retain(|row| row.kind != ConditionKind::Progressing);
             rows.push(Condition::new(ConditionKind::Progressing, true, "Updating", "an edit is being taken in"));

@@ -38,6 +38,7 @@ mod sets;
 mod status;
 mod trace;
 mod watch;
+mod watchdog;
 
 pub use crate::runtime::{Answer, Word};
 pub use handle::{Applied, Handle, RequestError};

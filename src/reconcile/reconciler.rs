@@ -9,7 +9,7 @@ use std::{
 use tokio::{
     sync::{Notify, mpsc, watch},
     task::JoinSet,
-    time::MissedTickBehavior,
+    time::{Instant, MissedTickBehavior},
 };
 
 use super::{
@@ -23,6 +23,7 @@ use super::{
     requests::Parting,
     revisions::{Cause, Revisions},
     watch::Watched,
+    watchdog::Watchdog,
 };
 use crate::{
     manifest::{Fleet, Overrides},
@@ -66,6 +67,9 @@ pub struct Reconciler {
     pub(super) revisions: Revisions,
     /// Who asked for the change that is converged next.
     pub(super) cause: Option<(Operator, Cause)>,
+    pub(super) watchdog: Watchdog,
+    /// When this process began to converge.
+    pub(super) began: Instant,
     /// What is to run: what is declared, and its children.
     pub(super) fleet: Fleet,
     /// What the models and surfaces in force are.
@@ -142,6 +146,8 @@ impl Reconciler {
             freeze,
             revisions,
             cause: None,
+            watchdog: Watchdog::default(),
+            began: Instant::now(),
             fleet: Fleet::default(),
             enacted: Fleet::default(),
             observed_generations: BTreeMap::new(),

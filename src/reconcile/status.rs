@@ -295,12 +295,21 @@ impl ObjectStatus {
     }
 }
 
-/// The conditions of a being that the daemon keeps, and of what was refused of its declaration.
-pub(super) fn conditions(view: &UnitView, snapshot: Option<&Snapshot>, refused: Option<&Failure>) -> Vec<Condition> {
+/// The conditions of a being that the daemon keeps, and of what was refused of its declaration; `overslept` is why it should be awake.
+pub(super) fn conditions(
+    view: &UnitView,
+    snapshot: Option<&Snapshot>,
+    refused: Option<&Failure>,
+    overslept: Option<&Failure>,
+) -> Vec<Condition> {
     use ConditionKind::{Progressing, Ready, Solvent, Stalled};
     let (ready, progressing, stalled) = match &view.phase {
         UnitPhase::Booting => {
             ((false, "Starting", String::new()), (true, "Starting", "its surfaces and its state are opened".to_owned()), None)
+        }
+        UnitPhase::Live if overslept.is_some() => {
+            let (reason, message) = overslept.map_or(("", ""), |failure| (&failure.reason, &failure.message));
+            ((false, reason, message.to_owned()), (false, "Stalled", String::new()), overslept)
         }
         UnitPhase::Live if is_retrying(snapshot) => (
             (false, "ModelUnreachable", "no model answers for now; the journal says why".to_owned()),

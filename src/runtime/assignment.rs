@@ -134,7 +134,7 @@ impl Assignment {
     fn limits(&self) -> Limits {
         let budget = &self.being.budget;
         let (per_day, per_cycle, reserve) = (budget.per_day, budget.per_cycle, budget.reserve);
-        Limits { per_day, per_cycle, reserve, warn_below: budget.warn_below.clone() }
+        Limits { per_day, per_cycle, reserve, deadline: self.being.cycle.deadline, warn_below: budget.warn_below.clone() }
     }
 
     fn offer(&self, name: &Name, price: Price, max_tokens: u32) -> Offer {
