@@ -190,7 +190,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{being::Usage, decision::request::Choice};
+    use crate::decision::request::Choice;
 
     fn request(options: usize) -> DecisionRequest {
         let choice = |at: usize| Choice { id: format!("o{at}"), description: format!("option {at}") };
@@ -199,7 +199,7 @@ mod tests {
     }
 
     fn scores(logits: Vec<f64>) -> Scores {
-        Scores { logits, mass: 0.9, usage: Usage::new(10, 0), model: "m".into(), is_partial: false }
+        Scores { logits, mass: 0.9, usage: Default::default(), model: "m".into(), is_partial: false }
     }
 
     /// What a model says that likes each letter as `bias`, and each option as `liking`.
