@@ -41,11 +41,11 @@ impl Served {
         self.daemon = self.home.spawn(&["serve", self.folder.to_str().expect("UTF-8")]);
     }
 
-    /// The cycles of a being: when each began, and the slot that it took.
+    /// The cycles of a being that took a slot: when each began, and the slot. What makes up for a cycle that died takes none.
     fn cycles(&self, being: &str) -> Vec<(Timestamp, Timestamp)> {
         let instant = |event: &Value, key: &str| event[key].as_str().and_then(|text| text.parse().ok()).expect("an instant");
         let begun = self.home.events(being, "cycle_started");
-        begun.iter().map(|event| (instant(event, "at"), instant(event, "slot"))).collect()
+        begun.iter().filter(|event| !event["slot"].is_null()).map(|event| (instant(event, "at"), instant(event, "slot"))).collect()
     }
 
     /// Waits until so many cycles began.

@@ -6,6 +6,7 @@ use super::{
     event::{Birth, Event, Record},
     family::Child,
     folded::Folded,
+    framing::STIMULUS,
     question::Questions,
     state::{ActionRecord, AgentState, BeingStatus, CreatedResources, MAX_RECENT_ACTIONS, SCHEMA_VERSION},
 };
@@ -62,8 +63,7 @@ impl AgentState {
                 self.slot = self.slot.max(*slot);
                 self.budget.begin_cycle();
                 self.conversation.push(ChatMessage::user(framing));
-                let observed =
-                    stimulus.iter().map(|text| ChatMessage::user(format!("External observation for this cycle: {text}")));
+                let observed = stimulus.iter().map(|text| ChatMessage::user(format!("{STIMULUS}{text}")));
                 self.conversation.extend(observed);
             }
             Event::ModelCompleted { content, tool_calls, .. } => {

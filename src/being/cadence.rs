@@ -24,6 +24,7 @@ const SET_BACK: Span = Span::from_secs(2 * 3_600);
 ///
 /// - A slot is taken at most once, ever, and slots are taken in their order, however often a process starts and however the clock jumps.
 /// - Any number of slots that were missed are taken by one cycle, which takes the newest, or by none, as is declared.
+/// - A cycle that a process left under way is made up for at once, by one that takes no slot.
 /// - No cycle begins outside of the active hours. What would have is no slot, so that it is not missed either.
 /// - A being begins at most half the distance to the next slot after its own; how much is a hash of its name, the same for ever. Two
 ///   beings may meet by chance.
@@ -64,6 +65,8 @@ pub struct Past {
     pub up_for: Span,
     /// How long ago its last cycle in this process began.
     pub rested_for: Option<Span>,
+    /// Whether an earlier process left its last cycle under way.
+    pub was_cut_off: bool,
 }
 
 /// The next cycle.
@@ -126,6 +129,15 @@ impl Cadence {
 
     /// The next cycle of a being, given what is known of it and what time it is; `None` is never.
     pub fn next(&self, past: &Past, now: Timestamp) -> Option<Next> {
+        let next = self.next_in_order(past, now);
+        let is_due = next.as_ref().is_some_and(|next| next.at <= now || next.slot.is_some_and(|slot| slot <= now));
+        if past.was_cut_off && past.rested_for.is_none() && !is_due {
+            return self.once_open(Next { at: now, slot: None, because: "its last cycle was cut off".to_owned() });
+        }
+        next
+    }
+
+    fn next_in_order(&self, past: &Past, now: Timestamp) -> Option<Next> {
         match self.beat {
             Beat::Pause(rest) => {
                 let at = later(now, past.rested_for.map_or(Span::ZERO, |rested| rest.saturating_sub(rested)));

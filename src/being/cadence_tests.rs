@@ -28,7 +28,7 @@ fn every(seconds: i64, offset: i64) -> Cadence {
 
 /// A being that lives since `since` and took a slot, in a process that has long been up.
 fn past(slot: Option<Timestamp>, since: Timestamp) -> Past {
-    Past { slot, newborn: None, since, up_for: secs(HOUR), rested_for: None }
+    Past { slot, newborn: None, since, up_for: secs(HOUR), rested_for: None, was_cut_off: false }
 }
 
 fn told(cadence: &Cadence, past: &Past, now: &str) -> (String, Option<String>, String) {
@@ -64,6 +64,17 @@ fn a_newborn_begins_at_once_and_again_at_the_next_slot() {
     let newborn = Past { newborn: Some(utc("09:30:00")), ..past(None, utc("09:30:00")) };
     let first = told(&every(2 * HOUR, 7), &newborn, "09:30:00");
     assert_eq!(first, ("09:30:00".into(), Some("08:00:00".into()), "its first cycle".into()));
+}
+
+#[test]
+fn a_cycle_that_was_cut_off_is_made_up_for_at_once_and_takes_no_slot_from_anyone() {
+    let cut = |slot: &str| Past { was_cut_off: true, ..past(Some(utc(slot)), utc("09:30:00")) };
+    let on = told(&every(2 * HOUR, 7), &cut("08:00:00"), "09:30:00");
+    assert_eq!(on, ("09:30:00".into(), None, "its last cycle was cut off".into()));
+    let missed = told(&every(HOUR, 7), &cut("07:00:00"), "09:30:00");
+    assert_eq!(missed.1, Some("09:00:00".into()), "what was missed makes up for it: {missed:?}");
+    let lived = Past { rested_for: Some(secs(1)), ..cut("08:00:00") };
+    assert_eq!(told(&every(2 * HOUR, 7), &lived, "09:30:00").1, Some("10:00:00".into()), "once");
 }
 
 #[test]

@@ -1,6 +1,8 @@
-use super::state::AgentState;
+use super::{chat::Role, state::AgentState};
 
 const OPENING: &str = "Begin autonomous cycle ";
+/// What the stimulus of a first cycle begins with (SPEC §4).
+pub(super) const STIMULUS: &str = "External observation for this cycle: ";
 
 /// The framing message of SPEC §4, for the cycle after the state's.
 pub(super) fn framing(state: &AgentState) -> String {
@@ -24,11 +26,49 @@ pub(super) fn framed_cycle(message: &str) -> Option<u64> {
     message.strip_prefix(OPENING)?.split_once('.')?.0.parse().ok()
 }
 
+impl AgentState {
+    /// Tells whether the last cycle was left under way: by its framing, or by results that no model was shown. A cycle that ends of
+    /// itself ends with a reply, with its last round, or with a message that tells why.
+    pub fn was_cut_off(&self, max_tool_rounds: u32) -> bool {
+        let since = self.conversation.iter().rposition(|message| message.role == Role::User);
+        let Some((at, opening)) = since.and_then(|at| Some((at, self.conversation.get(at)?))) else { return false };
+        let is_opening = |text: &str| framed_cycle(text).is_some() || text.starts_with(STIMULUS);
+        let answers = self.conversation.iter().skip(at + 1).filter(|message| message.role == Role::Assistant);
+        let (rounds, last) = answers.fold((0_u32, None), |(rounds, _), answer| (rounds + 1, Some(answer)));
+        match last {
+            Some(answer) => !answer.tool_calls.is_empty() && rounds < max_tool_rounds,
+            None => opening.content.as_deref().is_some_and(is_opening),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::{budget::Budget, outcome::Status, state::ActionRecord, testing};
-    use super::*;
+    use super::{
+        super::{
+            budget::Budget,
+            chat::{ChatMessage, ToolCall},
+            outcome::Status,
+            state::ActionRecord,
+            testing,
+        },
+        *,
+    };
     use crate::vocab::Timestamp;
+
+    #[test]
+    fn only_a_cycle_that_a_process_left_under_way_was_cut_off() {
+        let called = |id: &str| ChatMessage::assistant(None, vec![ToolCall::new(id, "t", "{}")]);
+        let said = || ChatMessage::assistant(Some("done".into()), Vec::new());
+        let result = |id: &str| ChatMessage::tool(id, "t", "{}");
+        let framed = || ChatMessage::user(framing(&testing::state()));
+        let cut = |messages: Vec<ChatMessage>| AgentState { conversation: messages, ..testing::state() }.was_cut_off(2);
+        assert!(cut(vec![framed()]) && cut(vec![framed(), ChatMessage::user(format!("{STIMULUS}rain"))]));
+        assert!(cut(vec![framed(), called("1"), result("1")]), "a result that no model was shown");
+        assert!(!cut(vec![]) && !cut(vec![framed(), said()]));
+        assert!(!cut(vec![framed(), called("1"), result("1"), called("2"), result("2")]), "its rounds were used up");
+        assert!(!cut(vec![framed(), called("1"), result("1"), ChatMessage::user("the cycle took too long")]), "it was told why");
+    }
 
     #[test]
     fn a_being_is_told_its_cycle_its_money_its_model_and_its_last_ten_actions() {

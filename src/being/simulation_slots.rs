@@ -31,6 +31,7 @@ impl World {
             since: schedule.since,
             up_for,
             rested_for,
+            was_cut_off: false,
         };
         let next = schedule.cadence.next(&past, self.now).unwrap();
         self.now = self.now.max(next.at);

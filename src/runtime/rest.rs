@@ -141,6 +141,7 @@ impl Driver {
             since: self.since,
             up_for: self.up.elapsed(),
             rested_for: woken.map(Stopwatch::elapsed),
+            was_cut_off: woken.is_none() && state.was_cut_off(self.assignment.being.cycle.max_tool_rounds),
         };
         self.cadence.next(&past, now)
     }
