@@ -191,7 +191,10 @@ impl Cadence {
         }
         // What was missed while a process was down is spread as well: all its beings come up at once.
         let at = later(now, self.offset.saturating_sub(past.up_for));
-        self.once_open(Next { at, because: format!("{self}; {newest} was missed"), ..next })
+        let late = self.once_open(Next { at, because: format!("{self}; {newest} was missed"), ..next });
+        // Near the end of the active hours the next slot may come before that.
+        let in_time = self.after(newest).map(on_time);
+        late.into_iter().chain(in_time).reduce(|late, in_time| if in_time.at <= late.at { in_time } else { late })
     }
 
     /// Tells whether there is any slot at all; a pause has none, and needs none.

@@ -321,6 +321,14 @@ impl Driven {
     }
 }
 
+#[test]
+fn a_slot_that_can_be_taken_in_time_is_not_left_for_one_that_was_missed() {
+    let terms = Terms { span: 192, offset: 72, catches_up: true, active: Some((0, 77)) };
+    let slept = Past { up_for: secs(8), ..past(Some(at(3_456)), at(4_592)) };
+    let next = terms.cadence().next(&slept, at(4_600)).unwrap();
+    assert_eq!((next.at, next.slot), (at(4_608), Some(at(4_608))), "what was missed would begin after 01:17, when nothing may");
+}
+
 proptest! {
     #[test]
     fn a_schedule_is_what_a_slow_and_plain_one_says(

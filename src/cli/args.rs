@@ -54,8 +54,8 @@ pub(super) enum Verb {
     /// Run the daemon in the foreground, on folders of manifests and on what was applied.
     #[command(
         after_help = "Files are read once they are at rest: half-written ones are not, and one that is away for less than a second is not missed.
-SIGHUP reads them again; on a terminal, whose closing sends it, it stops the daemon. Under systemd (Type=notify) it says when it is ready,
-alive and stopping.
+SIGHUP reads them again; on a terminal, whose closing sends it, it stops the daemon.
+Under systemd (Type=notify) it says when it is ready, alive and stopping.
 
 Examples:
   singularity serve manifests/
