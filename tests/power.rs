@@ -29,7 +29,7 @@ fn after_a_power_cut(revive: impl FnOnce(&Home)) {
         "ada.toml",
         &format!(
             "{}\n\n\
-             [being.ada]\nmodel = \"scripted\"\ncycle = {{ every = \"9s\" }}\nbudget = {{ starting = \"15\" }}\n",
+             [being.ada]\nmodel = \"scripted\"\ncycle = {{ every = \"1h\" }}\nbudget = {{ starting = \"15\" }}\n",
             server.model()
         ),
     );
