@@ -161,7 +161,7 @@ impl World {
         let mut being = Being::new(self.replay());
         let ready = being.recover(&open, self.now);
         self.persist(&being, ready.facts)?;
-        let mut input = self.wake();
+        let mut input = self.wake(rules);
         for _ in 0..steps {
             let Ready { facts, then } = being.step(rules, input, self.now);
             self.persist(&being, facts)?;
@@ -236,7 +236,7 @@ impl World {
                 let number = question.number - u64::from(self.luck.percent(10));
                 Ok(Input::Answered { number, answer })
             }
-            Effect::Rest(_) => Ok(self.wake()),
+            Effect::Rest(_) => Ok(self.wake(rules)),
             Effect::End(ending) => Ok(Input::Closed { failed: matches!(ending, Ending::Upstream { .. }) }),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::World;
 use crate::{
-    being::{AgentState, Cadence, Event, Input, Past, Record},
+    being::{AgentState, Cadence, Event, Input, Past, Record, Rules},
     vocab::{Span, Timestamp},
 };
 
@@ -12,16 +12,19 @@ pub(super) struct Schedule {
     since: Timestamp,
 }
 
+/// Over how many seconds beings begin.
+const SPREAD: i64 = 3;
+
 impl Schedule {
     pub(super) fn new() -> Self {
-        let cadence = Cadence::every(Span::from_secs(60)).spread("ada", Some(Span::from_secs(3)));
+        let cadence = Cadence::every(Span::from_secs(60)).spread("ada", Some(Span::from_secs(SPREAD.unsigned_abs())));
         Self { cadence, since: Timestamp::UNIX_EPOCH }
     }
 }
 
 impl World {
     /// Lets the time pass that there is until the next cycle.
-    pub(super) fn wake(&mut self) -> Input {
+    pub(super) fn wake(&mut self, rules: &Rules) -> Input {
         let (state, schedule) = (self.replay(), &mut self.schedule);
         schedule.since = schedule.since.min(self.now);
         let (up_for, rested_for) = (Span::from_secs(3_600), None);
@@ -31,9 +34,11 @@ impl World {
             since: schedule.since,
             up_for,
             rested_for,
-            was_cut_off: false,
+            was_cut_off: state.was_cut_off(rules.max_tool_rounds),
         };
         let next = schedule.cadence.next(&past, self.now).unwrap();
+        let soon = self.now + jiff::Span::new().seconds(SPREAD);
+        assert!(next.at <= soon || !past.was_cut_off, "what a process left under way waits for no later slot: {next:?}");
         self.now = self.now.max(next.at);
         assert!(next.slot.is_none_or(|slot| slot <= self.now), "no slot is taken before its time");
         schedule.since = self.now;
