@@ -128,7 +128,13 @@ fn settle(home: &Home) -> BTreeMap<String, usize> {
     let remaining: Usd = state["budget"]["remaining"].as_str().expect("USD").parse().expect("USD");
     assert_eq!(remaining + paid, "1000".parse().expect("USD"), "each debit counts once");
     assert_eq!(verified["balance_usd"], state["budget"]["remaining"]);
-    assert_eq!(of("cost_debited").count(), of("model_completed").count(), "each answer is paid once");
+    // The kernel cuts a write short where SIGKILL finds it between two pages: then the debit, which comes first, is all that is kept.
+    for pair in journal.windows(2) {
+        let kinds = [&pair[0], &pair[1]].map(|record| record["type"].as_str().unwrap_or_default());
+        assert!(kinds[1] != "model_completed" || kinds[0] == "cost_debited", "an answer is kept and not paid: {pair:?}");
+        let is_answered = matches!(kinds[1], "model_completed" | "started");
+        assert!(kinds[0] != "cost_debited" || is_answered, "paid without an answer, and nobody died: {pair:?}");
+    }
     assert_eq!(of("started").filter(|record| !record["birth"].is_null()).count(), 1, "one birth");
     let mut statuses = BTreeMap::new();
     ended.values().for_each(|status| *statuses.entry((*status).to_owned()).or_default() += 1);
