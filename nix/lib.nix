@@ -70,6 +70,8 @@ rec {
   mkModel = declare "model";
   mkSurface = declare "surface";
   mkCap = declare "cap";
+  mkDecision = declare "decision";
+  mkCategory = declare "category";
   mkBeing = declare "being";
 
   # A secret that systemd hands over: LoadCredential= of its unit, or `services.singularity.credentials` on NixOS.

@@ -18,7 +18,7 @@ in
     settings = mkOption {
       type = (import ./types.nix { inherit lib manifests; }).manifest;
       default = { };
-      description = "What is declared: models, surfaces, caps and beings, as in a manifest. Secrets are named, never written.";
+      description = "What is declared: models, surfaces, caps, decisions, categories and beings, as in a manifest. Secrets are named, never written.";
       example = lib.literalExpression ''{
         model.smol.provider = "embedded";
         being.ada = { model = "smol"; budget.starting = "1"; };

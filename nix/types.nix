@@ -35,7 +35,8 @@ let
       kinds = if isList field.type then field.type else [ field.type ];
       each = map (kind: ofKind.${kind} (narrowed field kind)) kinds;
     in
-    foldl' types.either (head each) (tail each);
+    # What takes any value names itself in its schema, and has no end.
+    if field.x-any or false then types.unspecified else foldl' types.either (head each) (tail each);
 
   optionOf = node:
     let field = resolve node; in

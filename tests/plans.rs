@@ -58,6 +58,8 @@ fn observed_of(fleet: &Fleet, phase: &Phase, has_spec: bool, is_born: bool) -> O
         models: fleet.models.clone(),
         surfaces: fleet.surfaces.clone(),
         caps: fleet.caps.clone(),
+        decisions: fleet.decisions.clone(),
+        categories: fleet.categories.clone(),
         beings: fleet.beings.iter().map(being).collect(),
     }
 }

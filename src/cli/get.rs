@@ -31,11 +31,11 @@ pub(super) async fn get(context: &Context, arguments: &Get) -> Result<(), Failur
         Some(address) => object.address == address.to_string(),
         None => arguments.what == "all" || object.address.split('/').next().is_some_and(|kind| is_kind(&arguments.what, kind)),
     });
-    let known = ["all", "model", "surface", "cap", "being"];
-    if address.is_none() && !known.iter().any(|kind| is_kind(&arguments.what, kind)) {
+    if address.is_none() && arguments.what != "all" && !Kind::ALL.iter().any(|kind| is_kind(&arguments.what, kind.as_str())) {
         let what = format!(
-            "`{}` is nothing to get; write beings, models, surfaces, caps, all, or an address such as being/ada",
-            arguments.what
+            "`{}` is nothing to get; write {}, all, or an address such as being/ada",
+            arguments.what,
+            Kind::ALL.map(Kind::plural).join(", ")
         );
         return Err(Failure::new(Class::Configuration, what));
     }
@@ -48,7 +48,8 @@ pub(super) async fn get(context: &Context, arguments: &Get) -> Result<(), Failur
 }
 
 fn is_kind(what: &str, kind: &str) -> bool {
-    what == kind || what.strip_suffix('s') == Some(kind)
+    let known = Kind::ALL.into_iter().find(|known| known.as_str() == kind);
+    known.is_some_and(|known| what == known.as_str() || what == known.plural())
 }
 
 /// Shows everything about one object.

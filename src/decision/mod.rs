@@ -1,8 +1,8 @@
 //! SemIf: a semantic `if`. A state, a question and described options in; a probability for each option out (SPEC §8).
 //!
 //! # Expected flow
-//! A [`DecisionRequest`] is read from a row or put together and checked; an engine decides it and yields a [`Decision`]. [`Readout`] shows
-//! the options as letters to a declared model and reads the scores of the letters off one forward pass: no text is parsed.
+//! A [`DecisionRequest`] is read from a row or put together and checked; an [`Engine`] decides it and yields a [`Decision`]. [`Readout`]
+//! shows the options as letters to a declared model and reads the scores of the letters off one forward pass: no text is parsed.
 //!
 //! # Guarantees
 //! - The same request, terms and weights give the same decision on the same kind of processor.
@@ -14,10 +14,12 @@
 //! # Costs
 //! One pass for each rotation. What comes before the options is read once for all requests over one state.
 
+mod engine;
 mod prompt;
 mod readout;
 mod request;
 
+pub use engine::Engine;
 pub use prompt::{PROMPT_VERSION, Prompt};
 pub use readout::{Decision, DecisionError, Readout, Terms};
 pub use request::{BadRequest, Choice, DecisionRequest, OPTIONS};

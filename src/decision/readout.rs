@@ -34,6 +34,8 @@ pub enum DecisionError {
     Model { id: String, source: Box<ModelError> },
     #[error("Row {id}: Need at least two finite scores")]
     NoScores { id: String },
+    #[error("decision engine `{engine}` cannot be used: {because}")]
+    Unavailable { engine: &'static str, because: String },
 }
 
 /// What was decided, and all that it was read from.

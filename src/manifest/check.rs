@@ -22,6 +22,8 @@ use crate::vocab::{Address, Kind, Name, Span, Usd};
 pub(crate) struct Declared {
     pub models: BTreeSet<Name>,
     pub surfaces: BTreeSet<Name>,
+    pub decisions: BTreeSet<Name>,
+    pub categories: BTreeSet<Name>,
     /// Whether every file could be read; if not, what is missing may stand in one that could not.
     pub is_whole: bool,
 }

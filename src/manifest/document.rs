@@ -6,11 +6,14 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::category::{CategoryDocument, RouteName};
 use super::children::ChildrenDocument;
 use super::cycle::CycleDocument;
+use super::decision::DecisionDocument;
+use super::most::MostDocument;
 use super::scalar::{Glob, HexDigest, HttpUrl, Identifier, Money, ObjectName, SizeText, SpanText, ToolName};
 
-/// A whole manifest: any number of models, surfaces, caps and beings, and the defaults that are merged under them.
+/// A whole manifest: any number of models, surfaces, caps, decisions, categories and beings, and the defaults that are merged under them.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "Manifest")]
@@ -27,6 +30,12 @@ pub(crate) struct ManifestDocument {
     /// Limits of what several beings spend together, by name.
     #[schemars(extend("x-named" = true))]
     pub cap: BTreeMap<String, CapDocument>,
+    /// How something is decided, by name.
+    #[schemars(extend("x-named" = true))]
+    pub decision: BTreeMap<String, DecisionDocument>,
+    /// The tree of skills that decisions walk, by name of its branches.
+    #[schemars(extend("x-named" = true))]
+    pub category: BTreeMap<String, CategoryDocument>,
     /// Autonomous agents, by name.
     #[schemars(extend("x-named" = true))]
     pub being: BTreeMap<String, BeingDocument>,
@@ -43,6 +52,10 @@ pub(crate) struct DefaultsDocument {
     pub model: Option<ModelDocument>,
     /// Merged under every surface; keys that a surface's transport does not use are left out.
     pub surface: Option<SurfaceDocument>,
+    /// Merged under every decision.
+    pub decision: Option<DecisionDocument>,
+    /// Merged under every category; its `config` is what the bodies of all skills are told.
+    pub category: Option<CategoryDocument>,
     /// Merged under every being.
     pub being: Option<BeingDocument>,
 }
@@ -307,19 +320,13 @@ pub(crate) struct BeingDocument {
     pub labels: BTreeMap<String, String>,
     /// The messaging service behind the `most_*` tools; without it the being has none of them.
     pub most: Option<MostDocument>,
-}
-
-/// A messaging service that speaks as Most does.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-#[schemars(title = "Most")]
-pub(crate) struct MostDocument {
-    /// Where it listens; `http://127.0.0.1:8080` unless said otherwise.
-    pub url: Option<HttpUrl>,
-    /// The bearer token that it asks for.
-    pub token: Option<SecretDocument>,
-    /// How long a request may take; `120s` unless said otherwise.
-    pub timeout: Option<SpanText>,
+    /// The branches of the tree that the being may walk, by name; at most 15, and `response`.
+    #[schemars(length(max = 16))]
+    pub categories: Option<Vec<ObjectName>>,
+    /// How it decides on its way through them; by the readout of its first model unless said otherwise.
+    pub decision: Option<ObjectName>,
+    /// Who a message to the being is for: its `model`, which may reach the tree by a tool, or the `tree` itself.
+    pub route: Option<RouteName>,
 }
 
 /// The name of a model, or a list of names.

@@ -7,7 +7,7 @@ use figment::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::origin::Layer;
+use super::origin::{Layer, below};
 
 /// One layer of one object.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl Merged {
 
     fn walk<'a>(&'a self, prefix: &str, table: &'a Dict, leaves: &mut Vec<(String, Value, &'a LayerPart)>) {
         for (key, value) in table {
-            let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+            let path = below(prefix, key);
             match value {
                 Merge::Dict(_, inner) => self.walk(&path, inner, leaves),
                 leaf => {

@@ -22,10 +22,13 @@
 //!
 //! [`Problems`]. When any file cannot be parsed, names that lead nowhere are not reported, for they may stand in it.
 
+mod branches;
+mod category;
 mod check;
 mod children;
 mod confine;
 mod cycle;
+mod decision;
 mod document;
 mod explain;
 mod layer;
@@ -43,6 +46,7 @@ mod shape;
 mod spec;
 mod terms;
 mod text;
+mod tree;
 
 pub use explain::{Explanation, UnknownPath, explain};
 pub use load::{Form, Source, Sources, Stand, What, walk};
@@ -56,3 +60,4 @@ pub use spec::{
     LasSpec, LimitsSpec, Missed, ModelSpec, MostSpec, OauthSpec, PromptPolicy, ProviderSpec, SandboxSpec, Scope, SecretSource,
     SurfaceSpec, ToolTerms, TransportSpec, selects,
 };
+pub use tree::{CategorySpec, DecisionSpec, EngineSpec, Route, SkillAction, SkillSpec};

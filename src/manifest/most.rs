@@ -1,8 +1,31 @@
-use super::{MostSpec, check::Cx, document::MostDocument, layer::LayerPart, origin::Layer};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    MostSpec,
+    check::Cx,
+    document::SecretDocument,
+    layer::LayerPart,
+    origin::Layer,
+    scalar::{HttpUrl, SpanText},
+};
 use crate::vocab::Span;
 
 const URL: &str = "http://127.0.0.1:8080";
 const TIMEOUT: Span = Span::from_secs(120);
+
+/// A messaging service that speaks as Most does.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Most")]
+pub(crate) struct MostDocument {
+    /// Where it listens; `http://127.0.0.1:8080` unless said otherwise.
+    pub url: Option<HttpUrl>,
+    /// The bearer token that it asks for.
+    pub token: Option<SecretDocument>,
+    /// How long a request may take; `120s` unless said otherwise.
+    pub timeout: Option<SpanText>,
+}
 
 /// Resolves what a being says of Most. An address alone, left over in the environment, arms nothing.
 pub(crate) fn resolve(document: &MostDocument, cx: &mut Cx<'_>) -> Option<MostSpec> {

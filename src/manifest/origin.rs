@@ -104,9 +104,31 @@ fn built_in(address: &Address) -> Vec<Field> {
 fn leaves(prefix: &str, value: &Value, into: &mut Vec<(String, Value)>) {
     let Value::Object(table) = value else { return into.push((prefix.to_owned(), value.clone())) };
     for (key, value) in table {
-        let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
-        leaves(&path, value, into);
+        leaves(&below(prefix, key), value, into);
     }
+}
+
+/// The dotted path of a key below another; one that holds a dot, as the name of a skill may, is quoted as TOML has it.
+pub(crate) fn below(prefix: &str, key: &str) -> String {
+    let is_bare = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+    let key = if is_bare { key.to_owned() } else { Value::from(key).to_string() };
+    if prefix.is_empty() { key } else { format!("{prefix}.{key}") }
+}
+
+/// The keys of a dotted path.
+pub(crate) fn steps(path: &str) -> Vec<String> {
+    let mut steps = Vec::new();
+    let mut rest = path;
+    while !rest.is_empty() {
+        let mut quoted = serde_json::Deserializer::from_str(rest).into_iter::<String>();
+        let (step, length) = match rest.starts_with('"').then(|| quoted.next()) {
+            Some(Some(Ok(step))) => (step, quoted.byte_offset()),
+            _ => rest.split_once('.').map_or((rest.to_owned(), rest.len()), |(step, _)| (step.to_owned(), step.len())),
+        };
+        steps.push(step);
+        rest = rest.get(length..).map_or("", |rest| rest.strip_prefix('.').unwrap_or(rest));
+    }
+    steps
 }
 
 impl Resolved {
@@ -115,7 +137,7 @@ impl Resolved {
         let mut body = Value::Object(Map::new());
         for field in &self.fields {
             let mut at = &mut body;
-            for step in field.path.split('.') {
+            for step in steps(&field.path) {
                 let Value::Object(table) = at else { break };
                 at = table.entry(step).or_insert_with(|| Value::Object(Map::new()));
             }
@@ -154,5 +176,20 @@ impl fmt::Display for Origin {
         let Some(file) = &self.file else { return Ok(()) };
         write!(f, "{}{}", if name.is_empty() { "" } else { " " }, file.display())?;
         self.line.map_or(Ok(()), |line| write!(f, ":{line}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_with_a_dot_stays_one_key() {
+        for keys in [vec!["skill", "email.compose", "body"], vec!["a"], vec!["", "ä b", "\"\\", "x-1"]] {
+            let path = keys.iter().fold(String::new(), |path, key| below(&path, key));
+            assert_eq!(steps(&path), keys, "{path}");
+        }
+        assert_eq!(below("skill", "email.compose"), "skill.\"email.compose\"");
+        assert_eq!(steps("cycle.every"), ["cycle", "every"]);
     }
 }

@@ -9,11 +9,13 @@ use serde_json::{Value, json};
 
 use super::{
     BeingSpec, Fleet, Problem, Problems,
+    category::{self, CategoryDocument},
     check::{Cx, Declared},
+    decision::{self, DecisionDocument},
     document::{BeingDocument, CapDocument, ModelDocument, SurfaceDocument},
     layer::{LayerPart, Merged},
     load::{Form, Source, Sources},
-    origin::{Field, Layer, Origin, Origins},
+    origin::{Field, Layer, Origin, Origins, steps},
     problem::{Place, line_starts, quoted},
     resolve,
     schema::DEFAULTS,
@@ -240,7 +242,13 @@ fn resolve_all(
     let names = |kind: Kind| {
         objects.iter().filter(|object| object.address.kind == kind).map(|object| object.address.name.clone()).collect()
     };
-    let declared = Declared { models: names(Kind::Model), surfaces: names(Kind::Surface), is_whole };
+    let declared = Declared {
+        models: names(Kind::Model),
+        surfaces: names(Kind::Surface),
+        decisions: names(Kind::Decision),
+        categories: names(Kind::Category),
+        is_whole,
+    };
     let settings = Settings::of(overrides, &mut problems);
     let mut loaded = Loaded { fleet: Fleet::default(), origins: Origins::default() };
     let paths: Vec<Arc<Path>> = files.iter().map(|file| Arc::from(file.source.path.as_path())).collect();
@@ -268,40 +276,40 @@ fn resolve_all(
 /// Resolves one object into the fleet, and tells under which names.
 fn resolve_into(fleet: &mut Fleet, cx: &mut Cx<'_>) -> Vec<Name> {
     let name = cx.address.name.clone();
-    match cx.address.kind {
+    let is_kept = match cx.address.kind {
         Kind::Model => {
             let spec = cx.extract::<ModelDocument>().and_then(|document| resolve::model(&document, cx));
-            spec.into_iter()
-                .map(|spec| {
-                    fleet.models.insert(name.clone(), spec);
-                    name.clone()
-                })
-                .collect()
+            keep(&mut fleet.models, &name, spec)
         }
         Kind::Surface => {
             let spec = cx.extract::<SurfaceDocument>().and_then(|document| resolve::surface(&document, cx));
-            spec.into_iter()
-                .map(|spec| {
-                    fleet.surfaces.insert(name.clone(), spec);
-                    name.clone()
-                })
-                .collect()
+            keep(&mut fleet.surfaces, &name, spec)
         }
         Kind::Cap => {
             let spec = cx.extract::<CapDocument>().and_then(|document| resolve::cap(&document, cx));
-            spec.into_iter()
-                .map(|spec| {
-                    fleet.caps.insert(name.clone(), spec);
-                    name.clone()
-                })
-                .collect()
+            keep(&mut fleet.caps, &name, spec)
+        }
+        Kind::Decision => {
+            let spec = cx.extract::<DecisionDocument>().and_then(|document| decision::resolve(&document, cx));
+            keep(&mut fleet.decisions, &name, spec)
+        }
+        Kind::Category => {
+            let spec = cx.extract::<CategoryDocument>().and_then(|document| category::resolve(&document, cx));
+            keep(&mut fleet.categories, &name, spec)
         }
         Kind::Being => {
             let Some(document) = cx.extract::<BeingDocument>() else { return Vec::new() };
             let Some(spec) = resolve::being(&document, cx) else { return Vec::new() };
-            place_replicas(fleet, cx, &spec, document.replicas.unwrap_or(1))
+            return place_replicas(fleet, cx, &spec, document.replicas.unwrap_or(1));
         }
-    }
+    };
+    if is_kept { vec![name] } else { Vec::new() }
+}
+
+fn keep<T>(objects: &mut BTreeMap<Name, T>, name: &Name, spec: Option<T>) -> bool {
+    let is_kept = spec.is_some();
+    objects.extend(spec.map(|spec| (name.clone(), spec)));
+    is_kept
 }
 
 /// `n > 1` makes `ada-0 … ada-(n-1)`, each with its own part of the workspace.
@@ -345,7 +353,7 @@ fn place_replicas(fleet: &mut Fleet, cx: &mut Cx<'_>, spec: &BeingSpec, replicas
 fn fields(merged: &Merged, kind: Kind, files: &[Parsed<'_>], paths: &[Arc<Path>]) -> Arc<[Field]> {
     let field = |(path, value, part): (String, Value, &LayerPart)| {
         let file = part.file.and_then(|at| Some((files.get(at)?, paths.get(at)?)));
-        let steps: Vec<String> = part.prefix.iter().cloned().chain(path.split('.').map(str::to_owned)).collect();
+        let steps: Vec<String> = part.prefix.iter().cloned().chain(steps(&path)).collect();
         let line = file.map(|(file, _)| file.line_of(file.root.span_of(&steps, true).start));
         let is_set = part.layer >= Layer::Variable;
         let variable = setting_at(kind, &path).filter(|_| is_set).map(|setting| setting.variable);
@@ -359,7 +367,8 @@ fn fields(merged: &Merged, kind: Kind, files: &[Parsed<'_>], paths: &[Arc<Path>]
 }
 
 fn pointer(kind: Kind, path: &str) -> String {
-    format!("/{kind}/{}", path.replace('.', "/"))
+    let escaped = steps(path).into_iter().map(|step| step.replace('~', "~0").replace('/', "~1"));
+    format!("/{kind}/{}", escaped.collect::<Vec<_>>().join("/"))
 }
 
 /// Variables and flags as documents, read once for all objects.
@@ -391,7 +400,7 @@ impl Settings {
         let takes = match kind {
             Kind::Model => is_brama,
             Kind::Surface => true,
-            Kind::Cap => false,
+            Kind::Cap | Kind::Decision | Kind::Category => false,
             Kind::Being => being.is_some_and(is_run),
         };
         let over = self.layers.iter().filter(|(_, of, _)| takes && of == kind);

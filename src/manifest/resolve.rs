@@ -6,7 +6,7 @@ use globset::{Glob, GlobMatcher};
 
 use super::{
     BeingSpec, Boundary, BudgetSpec, CapSpec, CapabilitySpec, ExternalLas, LasSpec, ModelSpec, PromptPolicy, ProviderSpec, Scope,
-    SurfaceSpec, TransportSpec,
+    SurfaceSpec, TransportSpec, branches,
     check::Cx,
     children, confine, cycle,
     document::{
@@ -251,6 +251,7 @@ pub(crate) fn being(document: &BeingDocument, cx: &mut Cx<'_>) -> Option<BeingSp
     let capabilities = capabilities(document, cx);
     let approve_within = cx.span(&["approve_within"], text(document.approve_within.as_ref().map(|span| &span.0)));
     let most = document.most.as_ref().and_then(|document| most::resolve(document, cx));
+    let tree = branches::resolve(document, cx);
     texts(document, cx);
     let declares_specialty = cx.is_declared(&["specialty"]);
     let specialty = document.specialty.clone().unwrap_or_default();
@@ -284,6 +285,9 @@ pub(crate) fn being(document: &BeingDocument, cx: &mut Cx<'_>) -> Option<BeingSp
         identity,
         labels: document.labels.clone(),
         most,
+        categories: tree.categories,
+        decision: tree.decision,
+        route: tree.route,
     })
 }
 

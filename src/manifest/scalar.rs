@@ -65,6 +65,29 @@ scalar!(
     HexDigest, "Digest", { "type": "string", "pattern": "^[0-9a-f]{64}$" }
 );
 
+/// Whatever a body can make sense of: a text, a number, true or false, a list or a table.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct ConfigValue(pub serde_json::Value);
+
+impl JsonSchema for ConfigValue {
+    fn schema_name() -> Cow<'static, str> {
+        "ConfigValue".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let inner = generator.subschema_for::<Self>();
+        json_schema!({
+            "title": "Value",
+            "description": "Whatever a body can make sense of: a text, a number, true or false, a list or a table.",
+            "type": ["string", "number", "boolean", "array", "object"],
+            "items": inner,
+            "additionalProperties": inner,
+            "x-any": true,
+        })
+    }
+}
+
 /// The longest span that a manifest may name: a year.
 const MAX_SPAN: Span = Span::from_secs(366 * 24 * 3_600);
 

@@ -6,6 +6,8 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use super::{
+    category::CategoryDocument,
+    decision::DecisionDocument,
     document::{BeingDocument, CapDocument, ManifestDocument, ModelDocument, SurfaceDocument},
     text,
 };
@@ -13,13 +15,13 @@ use super::{
 /// The built-in defaults as they are written, a manifest like any other.
 pub(crate) const BUILT_IN: &str = include_str!("defaults.toml");
 
-/// The built-in defaults of each kind: `{"model": {…}, "surface": {…}, "being": {…}}`.
+/// The built-in defaults of each kind: `{"model": {…}, "surface": {…}, …}`.
 pub(crate) static DEFAULTS: LazyLock<Value> =
     LazyLock::new(|| text::read_toml(BUILT_IN).0.value().get("defaults").cloned().unwrap_or_default());
 
 static MANIFEST: LazyLock<Value> = LazyLock::new(|| {
     let mut schema = schema_of::<ManifestDocument>("manifest").1;
-    for kind in ["Model", "Surface", "Being"] {
+    for kind in ["Model", "Surface", "Decision", "Category", "Being"] {
         let path = format!("/$defs/{kind}Document");
         let definition = schema.pointer(&path).cloned().unwrap_or_default();
         let with_defaults = place_defaults(definition, DEFAULTS.get(kind.to_lowercase()).unwrap_or(&Value::Null));
@@ -46,6 +48,8 @@ pub fn schemas() -> Vec<(String, Value)> {
         of_kind("Model", schema_of::<ModelDocument>("model")),
         of_kind("Surface", schema_of::<SurfaceDocument>("surface")),
         of_kind("Cap", schema_of::<CapDocument>("cap")),
+        of_kind("Decision", schema_of::<DecisionDocument>("decision")),
+        of_kind("Category", schema_of::<CategoryDocument>("category")),
         of_kind("Being", schema_of::<BeingDocument>("being")),
     ]
 }

@@ -13,7 +13,7 @@ use super::{
     scalar::FORMATS,
     schema::manifest_schema,
 };
-use crate::vocab::Name;
+use crate::vocab::{self, Name, SkillName};
 
 /// Something that does not fit the schema.
 #[derive(Debug)]
@@ -29,10 +29,12 @@ pub(crate) struct Misfit {
 }
 
 /// What SPEC §2 names and this version does not do yet; never passed over in silence.
-const NOT_YET: [(&str, &[&str]); 4] =
-    [("", &["platform", "category"]), ("being", &["categories"]), ("being.cycle", &["on"]), ("being.capabilities", &["platforms"])];
+const NOT_YET: [(&str, &[&str]); 3] = [("", &["platform"]), ("being.cycle", &["on"]), ("being.capabilities", &["platforms"])];
 /// The definition of a secret in the schema.
 const SECRET: &str = "SecretDocument";
+const CATEGORY: &str = vocab::Kind::Category.as_str();
+/// The option of a decision that stands for no category.
+const NO_CATEGORY: &str = "none";
 
 static VALIDATOR: LazyLock<Option<Validator>> = LazyLock::new(|| {
     let options = jsonschema::options().should_validate_formats(true);
@@ -54,9 +56,13 @@ pub(crate) fn misfits(document: &Value) -> Vec<Misfit> {
 /// Names of objects, which are keys.
 fn bad_names(document: &Value) -> Vec<Misfit> {
     let mut misfits = Vec::new();
-    for kind in ["model", "surface", "cap", "being"] {
+    for kind in vocab::Kind::ALL.map(vocab::Kind::as_str) {
         for name in document.get(kind).and_then(Value::as_object).into_iter().flat_map(|objects| objects.keys()) {
             let message = match Name::try_from(name.as_str()) {
+                Ok(_) if kind == CATEGORY && !can_name_category(name) => format!(
+                    "{} cannot name a category; use a-z, 0-9 and single `_`, and not `{NO_CATEGORY}`, which stands for none of them",
+                    quoted(name)
+                ),
                 Ok(known) if known.depth() == 0 => continue,
                 Ok(_) => format!(
                     "{} cannot be declared: names with a dot are those of children, which their parents spawn",
@@ -65,6 +71,29 @@ fn bad_names(document: &Value) -> Vec<Misfit> {
                 Err(error) => error.to_string().replacen(&format!("`{name}`"), &quoted(name), 1),
             };
             misfits.push(Misfit { path: vec![kind.into(), name.clone()], at_key: true, secret: false, message, hint: None });
+        }
+    }
+    misfits.extend(bad_skill_names(document));
+    misfits
+}
+
+/// A category's name is part of those of its skills.
+fn can_name_category(name: &str) -> bool {
+    name != NO_CATEGORY && !name.contains('.') && SkillName::try_from(name).is_ok()
+}
+
+fn table(value: Option<&Value>) -> impl Iterator<Item = (&String, &Value)> {
+    value.and_then(Value::as_object).into_iter().flatten()
+}
+
+fn bad_skill_names(document: &Value) -> Vec<Misfit> {
+    let mut misfits = Vec::new();
+    for (category, body) in table(document.get(CATEGORY)) {
+        for (leaf, _) in table(body.get("skill")) {
+            let Err(error) = SkillName::try_from(leaf.as_str()) else { continue };
+            let message = error.to_string().replacen(&format!("`{leaf}`"), &quoted(leaf), 1);
+            let path = vec![CATEGORY.into(), category.clone(), "skill".into(), leaf.clone()];
+            misfits.push(Misfit { path, at_key: true, secret: false, message, hint: None });
         }
     }
     misfits
@@ -88,8 +117,10 @@ fn unknown_key(error: &ValidationError<'_>, path: &[String], key: &str) -> Misfi
     let (message, hint) = if NOT_YET.iter().any(is_in) {
         (format!("{} is not supported by this version yet", quoted(key)), Some("take it out; it would have no effect".to_owned()))
     } else if path.is_empty() {
-        let kinds = "declare `model`, `surface`, `cap`, `being` or `defaults`".to_owned();
-        let hint = did_you_mean(key, ["model", "surface", "cap", "being", "defaults"]).unwrap_or(kinds);
+        let kinds = vocab::Kind::ALL.map(vocab::Kind::as_str);
+        let listed = kinds.map(|kind| format!("`{kind}`")).join(", ");
+        let near = did_you_mean(key, kinds.into_iter().chain(["defaults"]));
+        let hint = near.unwrap_or_else(|| format!("declare {listed} or `defaults`"));
         (format!("{} is not a kind of object", quoted(key)), Some(hint))
     } else {
         let keys = known.map(|keys| keys.keys().map(String::as_str).collect::<Vec<_>>()).unwrap_or_default();
@@ -112,6 +143,8 @@ fn moved(kind_path: &str, key: &str) -> Option<String> {
         }
         ("being", "only" | "skip" | "required") => "it stands in `las`: write las = { … }",
         ("being", "surfaces" | "tools") => "surfaces are selected by `las`: write las = { only = [\"files\"] }",
+        ("category", "skills") => "skills are declared one by one: write [category.name.skill.leaf]",
+        ("being", "category") => "did you mean `categories`?",
         ("being", "grants") => "did you mean `grant`?",
         ("being", "models") => "did you mean `model`?",
         ("surface", "args") => "arguments follow the program: write command = [\"program\", \"argument\"]",
@@ -138,7 +171,7 @@ impl Field<'_> {
             Kind::Enum { options } => self.wrong_word(options),
             Kind::Pattern { .. } | Kind::Format { .. } => self.wrong_text(),
             Kind::Minimum { .. } if self.leaf == "max_tool_rounds" => plain("max tool rounds must be positive".into()),
-            Kind::Minimum { .. } | Kind::Maximum { .. } if self.leaf == "temperature" => {
+            Kind::Minimum { .. } | Kind::Maximum { .. } if self.leaf == "temperature" && self.definition() == "ModelDocument" => {
                 plain("temperature must be finite and between zero and two".into())
             }
             Kind::Minimum { limit } => plain(format!("{label} must be at least {limit}")),
@@ -298,7 +331,8 @@ fn segments(pointer: &str) -> Vec<String> {
 /// How a field is called in a message: its path within the object, without positions in lists.
 fn label(path: &[String]) -> String {
     let skip = match path.first().map(String::as_str) {
-        Some("model" | "surface" | "cap" | "being" | "defaults") if path.len() > 2 => 2,
+        Some("defaults") if path.len() > 2 => 2,
+        Some(kind) if path.len() > 2 && vocab::Kind::ALL.iter().any(|known| known.as_str() == kind) => 2,
         _ => 0,
     };
     let steps = path.iter().skip(skip).filter(|step| step.parse::<usize>().is_err());
@@ -314,6 +348,9 @@ fn leaf(path: &[String]) -> String {
 fn kind_path(path: &[String]) -> String {
     let steps: Vec<&str> = path.iter().map(String::as_str).filter(|step| step.parse::<usize>().is_err()).collect();
     match steps.as_slice() {
+        ["defaults", "category", "skill", _, rest @ ..] | ["category", _, "skill", _, rest @ ..] => {
+            [&["category", "skill"], rest].concat().join(".")
+        }
         ["defaults", kind, rest @ ..] | [kind, _, rest @ ..] => [&[*kind], rest].concat().join("."),
         rest => rest.join("."),
     }

@@ -6,6 +6,7 @@ use std::{
 use serde::{Deserialize, Deserializer, Serialize};
 use url::{Host, Url};
 
+use super::tree::{CategorySpec, DecisionSpec, Route};
 use crate::{
     being::{Cadence, DeclaredIdentity, Price},
     vocab::{Address, Cron, Hours, Kind, Name, Size, Span, Usd, Zone},
@@ -18,16 +19,22 @@ pub struct Fleet {
     pub surfaces: BTreeMap<Name, SurfaceSpec>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub caps: BTreeMap<Name, CapSpec>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub decisions: BTreeMap<Name, DecisionSpec>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub categories: BTreeMap<Name, CategorySpec>,
     pub beings: BTreeMap<Name, BeingSpec>,
 }
 
 impl Fleet {
-    /// Every address of the fleet, models first, then surfaces, then caps, then beings.
+    /// Every address of the fleet, in the order of the kinds.
     pub fn addresses(&self) -> impl Iterator<Item = Address> {
         let of = |kind| move |name: &Name| Address::new(kind, name.clone());
         let models = self.models.keys().map(of(Kind::Model));
         let caps = self.caps.keys().map(of(Kind::Cap));
-        models.chain(self.surfaces.keys().map(of(Kind::Surface))).chain(caps).chain(self.beings.keys().map(of(Kind::Being)))
+        let trees = self.decisions.keys().map(of(Kind::Decision)).chain(self.categories.keys().map(of(Kind::Category)));
+        let bodiless = models.chain(self.surfaces.keys().map(of(Kind::Surface))).chain(caps).chain(trees);
+        bodiless.chain(self.beings.keys().map(of(Kind::Being)))
     }
 }
 
@@ -260,6 +267,14 @@ pub struct BeingSpec {
     /// The messaging service behind the `most_*` tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most: Option<MostSpec>,
+    /// The branches of the tree that it may walk.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub categories: Vec<Name>,
+    /// How it decides there; `None` is by the readout of its first model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Name>,
+    #[serde(default, skip_serializing_if = "Route::is_model")]
+    pub route: Route,
 }
 
 /// A messaging service.

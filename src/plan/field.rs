@@ -32,7 +32,7 @@ pub struct Change {
 }
 
 /// What each field of a being does when it changes (SPEC §11). The longest prefix counts; a field that is not named restarts.
-const BEING: [(&str, Effect); 21] = [
+const BEING: [(&str, Effect); 24] = [
     ("identity", Effect::Refuse),
     ("specialty", Effect::Refuse),
     ("budget.starting", Effect::Refuse),
@@ -54,6 +54,9 @@ const BEING: [(&str, Effect); 21] = [
     ("grants", Effect::Hot),
     ("labels", Effect::Hot),
     ("most", Effect::Hot),
+    ("categories", Effect::Hot),
+    ("decision", Effect::Hot),
+    ("route", Effect::Hot),
 ];
 
 /// The fields of a surface that its server need not know; all others start the surface anew.
@@ -66,10 +69,10 @@ const SURFACE: [(&str, Effect); 6] = [
     ("boundary", Effect::Hot),
 ];
 
-/// What a change of the field at a dotted path does. Models, surfaces and caps carry nothing that a change could break.
+/// What a change of the field at a dotted path does. A being alone carries what a change could break.
 pub fn effect_of(kind: Kind, path: &str) -> Effect {
     match kind {
-        Kind::Model | Kind::Cap => Effect::Hot,
+        Kind::Model | Kind::Cap | Kind::Decision | Kind::Category => Effect::Hot,
         Kind::Surface => nearest(&SURFACE, path, Effect::Reload),
         Kind::Being => nearest(&BEING, path, Effect::Restart),
     }

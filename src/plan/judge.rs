@@ -51,19 +51,11 @@ fn wrong(at: &Address, step: &Step, declared: &Fleet, observed: &Observed) -> Op
     }
     let name = &at.name;
     let (is_declared, is_there, is_same) = match at.kind {
-        Kind::Model => (
-            declared.models.contains_key(name),
-            observed.models.contains_key(name),
-            declared.models.get(name) == observed.models.get(name),
-        ),
-        Kind::Surface => (
-            declared.surfaces.contains_key(name),
-            observed.surfaces.contains_key(name),
-            declared.surfaces.get(name) == observed.surfaces.get(name),
-        ),
-        Kind::Cap => {
-            (declared.caps.contains_key(name), observed.caps.contains_key(name), declared.caps.get(name) == observed.caps.get(name))
-        }
+        Kind::Model => sides(declared.models.get(name), observed.models.get(name)),
+        Kind::Surface => sides(declared.surfaces.get(name), observed.surfaces.get(name)),
+        Kind::Cap => sides(declared.caps.get(name), observed.caps.get(name)),
+        Kind::Decision => sides(declared.decisions.get(name), observed.decisions.get(name)),
+        Kind::Category => sides(declared.categories.get(name), observed.categories.get(name)),
         Kind::Being => return wrong_being(at, step, declared.beings.get(name), observed.beings.get(name)),
     };
     let fault = match &step.verdict {
@@ -75,6 +67,11 @@ fn wrong(at: &Address, step: &Step, declared: &Fleet, observed: &Observed) -> Op
         Verdict::Refuse { .. } => Some(Fault::RefusesNothing(at.clone())),
     };
     fault.or_else(|| (!is_declared && step.verdict != Verdict::Stop).then_some(Fault::KeepsOld(at.clone())))
+}
+
+/// Whether it is declared, whether it is there, and whether the two are the same.
+fn sides<T: PartialEq>(declared: Option<&T>, observed: Option<&T>) -> (bool, bool, bool) {
+    (declared.is_some(), observed.is_some(), declared == observed)
 }
 
 fn wrong_being(at: &Address, step: &Step, declared: Option<&BeingSpec>, seen: Option<&ObservedBeing>) -> Option<Fault> {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     being::Identity,
-    manifest::{BeingSpec, CapSpec, ModelSpec, SurfaceSpec},
+    manifest::{BeingSpec, CapSpec, CategorySpec, DecisionSpec, ModelSpec, SurfaceSpec},
     vocab::{Address, Kind, Name, Usd},
 };
 
@@ -14,6 +14,8 @@ pub struct Observed {
     pub models: BTreeMap<Name, ModelSpec>,
     pub surfaces: BTreeMap<Name, SurfaceSpec>,
     pub caps: BTreeMap<Name, CapSpec>,
+    pub decisions: BTreeMap<Name, DecisionSpec>,
+    pub categories: BTreeMap<Name, CategorySpec>,
     pub beings: BTreeMap<Name, ObservedBeing>,
 }
 
@@ -61,6 +63,8 @@ impl Observed {
         let of = |kind| move |name: &Name| Address::new(kind, name.clone());
         let models = self.models.keys().map(of(Kind::Model));
         let caps = self.caps.keys().map(of(Kind::Cap));
-        models.chain(self.surfaces.keys().map(of(Kind::Surface))).chain(caps).chain(self.beings.keys().map(of(Kind::Being)))
+        let trees = self.decisions.keys().map(of(Kind::Decision)).chain(self.categories.keys().map(of(Kind::Category)));
+        let bodiless = models.chain(self.surfaces.keys().map(of(Kind::Surface))).chain(caps).chain(trees);
+        bodiless.chain(self.beings.keys().map(of(Kind::Being)))
     }
 }

@@ -67,6 +67,8 @@ pub fn plan(declared: &Fleet, observed: &Observed) -> Plan {
     plain(Kind::Model, &declared.models, &observed.models, &mut steps);
     plain(Kind::Surface, &declared.surfaces, &observed.surfaces, &mut steps);
     plain(Kind::Cap, &declared.caps, &observed.caps, &mut steps);
+    plain(Kind::Decision, &declared.decisions, &observed.decisions, &mut steps);
+    plain(Kind::Category, &declared.categories, &observed.categories, &mut steps);
     let changed: BTreeMap<Address, Vec<Change>> =
         steps.iter().map(|(at, step)| (at.clone(), step.verdict.changes().to_vec())).collect();
     for (name, spec) in &declared.beings {
@@ -87,7 +89,7 @@ fn step(verdict: Verdict, because: impl Into<String>) -> Step {
     Step { verdict, because: because.into() }
 }
 
-/// Models, surfaces and caps: nothing of them is fixed, nothing is lost.
+/// All but beings: nothing of them is fixed, nothing is lost.
 fn plain<T: Serialize>(
     kind: Kind,
     declared: &BTreeMap<Name, T>,
@@ -108,11 +110,13 @@ fn plain<T: Serialize>(
     }
 }
 
-/// Changes of the models and surfaces that a being uses, by their addresses.
+/// Changes of what a being uses, by their addresses.
 fn used_changes(spec: &BeingSpec, changed: &BTreeMap<Address, Vec<Change>>) -> Vec<Change> {
     let models = spec.models.iter().map(|name| (Kind::Model, name));
     let surfaces = spec.las.surfaces.iter().map(|name| (Kind::Surface, name));
-    let used = models.chain(surfaces).map(|(kind, name)| Address::new(kind, name.clone()));
+    let trees = spec.decision.iter().map(|name| (Kind::Decision, name));
+    let trees = trees.chain(spec.categories.iter().map(|name| (Kind::Category, name)));
+    let used = models.chain(surfaces).chain(trees).map(|(kind, name)| Address::new(kind, name.clone()));
     let gather = |at: Address| {
         let changes = changed.get(&at)?;
         let effect = changes.iter().map(|change| change.effect).max()?;

@@ -17,8 +17,8 @@ impl Reconciler {
     pub(super) fn observe(&self) -> Observed {
         let names = self.units.keys().chain(self.born.keys()).cloned().collect::<std::collections::BTreeSet<_>>();
         let beings = names.into_iter().map(|name| (name.clone(), self.observed(&name))).collect();
-        let Fleet { models, surfaces, caps, .. } = self.enacted.clone();
-        Observed { models, surfaces, caps, beings }
+        let Fleet { models, surfaces, caps, decisions, categories, .. } = self.enacted.clone();
+        Observed { models, surfaces, caps, decisions, categories, beings }
     }
 
     fn observed(&self, name: &Name) -> ObservedBeing {
@@ -42,6 +42,8 @@ impl Reconciler {
         self.enacted.models.clone_from(&self.fleet.models);
         self.enacted.surfaces.clone_from(&self.fleet.surfaces);
         self.enacted.caps.clone_from(&self.fleet.caps);
+        self.enacted.decisions.clone_from(&self.fleet.decisions);
+        self.enacted.categories.clone_from(&self.fleet.categories);
         if !self.enacted.caps.is_empty() {
             tokio::task::block_in_place(|| self.ground.ledger.fill(&self.ground.home));
         }
@@ -177,7 +179,7 @@ impl Reconciler {
                 question = wanted;
                 (conditions, None, true)
             }
-            Kind::Model => {
+            Kind::Model | Kind::Decision | Kind::Category => {
                 let ready = Condition::new(ConditionKind::Ready, true, "Declared", "it is used when a being needs it");
                 (vec![ready], None, true)
             }

@@ -240,6 +240,8 @@ fn without(mut fleet: Fleet, deleted: &BTreeSet<&Address>) -> Fleet {
     fleet.models.retain(|name, _| kept(Kind::Model, name));
     fleet.surfaces.retain(|name, _| kept(Kind::Surface, name));
     fleet.caps.retain(|name, _| kept(Kind::Cap, name));
+    fleet.decisions.retain(|name, _| kept(Kind::Decision, name));
+    fleet.categories.retain(|name, _| kept(Kind::Category, name));
     fleet.beings.retain(|name, _| kept(Kind::Being, name));
     fleet
 }
@@ -251,6 +253,8 @@ fn generations(fleet: &Fleet, before: &BTreeMap<Address, Generation>) -> BTreeMa
             Kind::Model => serde_json::to_vec(&fleet.models.get(&address.name)),
             Kind::Surface => serde_json::to_vec(&fleet.surfaces.get(&address.name)),
             Kind::Cap => serde_json::to_vec(&fleet.caps.get(&address.name)),
+            Kind::Decision => serde_json::to_vec(&fleet.decisions.get(&address.name)),
+            Kind::Category => serde_json::to_vec(&fleet.categories.get(&address.name)),
             Kind::Being => serde_json::to_vec(&fleet.beings.get(&address.name)),
         };
         Digest::of(json.unwrap_or_default())

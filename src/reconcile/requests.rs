@@ -5,6 +5,7 @@ use super::{
     handle::{Applied, Reply, Request},
 };
 use crate::{
+    manifest::DecisionSpec,
     plan::plan,
     runtime::{NotAsked, UnitPhase, Word},
     store::remove,
@@ -151,7 +152,7 @@ impl Reconciler {
         self.converge().await;
         let told = |address: &Address| match address.kind {
             Kind::Being => format!("{address} is no longer declared; it is stopped and its state is kept"),
-            Kind::Model | Kind::Surface | Kind::Cap => format!("{address} is no longer declared"),
+            _ => format!("{address} is no longer declared"),
         };
         Ok(addresses.iter().map(told).collect())
     }
@@ -198,9 +199,16 @@ impl Reconciler {
             fleet.beings.get(name).is_some_and(|being| match address.kind {
                 Kind::Model => being.models.contains(&address.name),
                 Kind::Surface => being.las.surfaces.contains(&address.name),
+                Kind::Decision => being.decision.as_ref() == Some(&address.name),
+                Kind::Category => being.categories.contains(&address.name),
                 Kind::Cap | Kind::Being => false,
             })
         };
+        let reads = |spec: &DecisionSpec| address.kind == Kind::Model && spec.model() == Some(&address.name);
+        if let Some(reader) = fleet.decisions.iter().find(|(_, spec)| reads(spec)).map(|(name, _)| name) {
+            let refusal = format!("decision/{reader} uses {address}; edit or delete that decision first");
+            return Err(RequestError::Refused(refusal));
+        }
         match fleet.beings.keys().find(|name| uses(name)) {
             Some(user) => Err(RequestError::Refused(format!("being/{user} uses {address}; edit or delete that being first"))),
             None => Ok(()),

@@ -23,7 +23,7 @@ pub struct Status {
 #[serde(deny_unknown_fields)]
 #[schemars(title = "List")]
 pub struct List {
-    /// The objects, models first, then surfaces, caps and beings, each kind by name.
+    /// The objects, in the order of the kinds, each by name.
     #[schemars(title = "Items")]
     pub items: Vec<ObjectStatus>,
     /// What is wrong with the manifests now, with its place. While there is any, the last good fleet goes on.

@@ -1,4 +1,4 @@
-//! Words that every other room speaks: checked names, money, digests, sizes, spans of time, hours and rows of instants. Nothing here acts.
+//! Words that every other room speaks: checked names, money, digests, ratios, sizes, spans of time, hours and rows of instants. Nothing here acts.
 
 mod chain;
 mod cron;
@@ -8,7 +8,9 @@ mod hold;
 mod hours;
 mod money;
 mod name;
+mod ratio;
 mod size;
+mod skill_name;
 mod span;
 mod zone;
 
@@ -20,7 +22,9 @@ pub use hold::{BadReason, Hold, Operator, Reason};
 pub use hours::{BadHours, Hours};
 pub use money::{BadUsd, Usd};
 pub use name::{Address, BadAddress, BadName, Kind, Name};
+pub use ratio::{BadRatio, Ratio};
 pub use size::{BadSize, Size};
+pub use skill_name::{BadSkillName, SkillName};
 pub use span::{BadSpan, Span};
 pub use zone::{BadZone, Zone};
 

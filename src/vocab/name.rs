@@ -118,12 +118,14 @@ pub enum Kind {
     Model,
     Surface,
     Cap,
+    Decision,
+    Category,
     Being,
 }
 
 impl Kind {
     /// Every kind, in the order in which they are shown.
-    pub const ALL: [Self; 4] = [Self::Model, Self::Surface, Self::Cap, Self::Being];
+    pub const ALL: [Self; 6] = [Self::Model, Self::Surface, Self::Cap, Self::Decision, Self::Category, Self::Being];
 
     /// The kind as it is written in a manifest.
     pub const fn as_str(self) -> &'static str {
@@ -131,7 +133,21 @@ impl Kind {
             Self::Model => "model",
             Self::Surface => "surface",
             Self::Cap => "cap",
+            Self::Decision => "decision",
+            Self::Category => "category",
             Self::Being => "being",
+        }
+    }
+
+    /// Several of the kind, in words.
+    pub const fn plural(self) -> &'static str {
+        match self {
+            Self::Model => "models",
+            Self::Surface => "surfaces",
+            Self::Cap => "caps",
+            Self::Decision => "decisions",
+            Self::Category => "categories",
+            Self::Being => "beings",
         }
     }
 }
@@ -155,7 +171,7 @@ pub struct Address {
 pub enum BadAddress {
     #[error("`{0}` is not an address; write kind/name, such as being/ada")]
     NotKindSlashName(String),
-    #[error("`{0}` is not a kind; use model, surface, cap or being")]
+    #[error("`{0}` is not a kind; use model, surface, cap, decision, category or being")]
     UnknownKind(String),
     #[error(transparent)]
     Name(#[from] BadName),
@@ -173,7 +189,7 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, BadAddress> {
         let (kind, name) = text.split_once('/').ok_or_else(|| BadAddress::NotKindSlashName(text.to_owned()))?;
-        let known = Kind::ALL.into_iter().find(|known| kind == known.as_str() || kind.strip_suffix('s') == Some(known.as_str()));
+        let known = Kind::ALL.into_iter().find(|known| kind == known.as_str() || kind == known.plural());
         let kind = known.ok_or_else(|| BadAddress::UnknownKind(kind.to_owned()))?;
         Ok(Self { kind, name: Name::try_from(name)? })
     }
@@ -232,6 +248,7 @@ mod tests {
         let address: Address = "being/ada".parse().unwrap();
         assert_eq!(address.to_string(), "being/ada");
         assert_eq!("beings/ada".parse::<Address>().unwrap(), address);
+        assert_eq!("categories/time".parse::<Address>().unwrap().to_string(), "category/time");
         assert!("ada".parse::<Address>().is_err());
         assert!("robot/ada".parse::<Address>().is_err());
     }
