@@ -70,8 +70,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Operate(verb) => within(many()?, operate::operate(&context, &verb)),
         Verb::Delete(arguments) => within(many()?, stop::delete(&context, &arguments)),
         Verb::Down(arguments) => within(many()?, stop::down(&context, &arguments)),
-        Verb::Run(arguments) => within(many()?, single::run(&context, &arguments)),
-        Verb::Once(arguments) => within(many()?, single::once(&context, &arguments)),
+        Verb::Run(arguments) => within(alone()?, single::run(&context, &arguments)),
+        Verb::Once(arguments) => within(alone()?, single::once(&context, &arguments)),
         Verb::Tools(arguments) => within(many()?, single::tools(&context, &arguments)),
         Verb::Doctor(arguments) => within(many()?, doctor::doctor(&context, &arguments)),
     }
@@ -88,6 +88,7 @@ fn many() -> Result<Runtime, Failure> {
     Builder::new_multi_thread().enable_all().build().map_err(|error| Failure::of(Class::Runtime, &error))
 }
 
+/// A runtime of one thread, for one being or one client: what is handed from thread to thread there costs more than it saves.
 fn alone() -> Result<Runtime, Failure> {
     Builder::new_current_thread().enable_all().build().map_err(|error| Failure::of(Class::Runtime, &error))
 }

@@ -16,7 +16,7 @@ use crate::{
     manifest::SurfaceSpec,
     model::ModelError,
     process::Backoff,
-    store::{Boot, KeepError, Life, StoreError, read_json, write_json},
+    store::{Boot, KeepError, Life, StoreError, blocking, read_json, write_json},
     surface::{
         Remote, RemoteTool,
         las::{Las, LasError, LasStart, SurfaceHealth},
@@ -117,7 +117,7 @@ pub async fn animate(
     in_force: Option<watch::Sender<UnitView>>,
 ) -> Result<(Driver, BTreeSet<String>), AnimateError> {
     let Start { assignment, before, dir, boot, until } = start;
-    let opening = tokio::task::block_in_place(|| Life::open(&dir, boot))?;
+    let opening = blocking(|| Life::open(&dir, boot))?;
     let opening = match &ground.commit_log {
         Some(log) => opening.sharing(log),
         None => opening,
@@ -125,7 +125,7 @@ pub async fn animate(
     prepare(&ground, &assignment).await?;
     let agent = opening.identity().map(|identity| identity.agent_id.clone()).unwrap_or_default();
     let tools = Tools::build(&ground, &assignment, &dir, &agent).await?;
-    let begun = tokio::task::block_in_place(|| opening.begin(ground.clock.now()));
+    let begun = blocking(|| opening.begin(ground.clock.now()));
     let (life, state, recovered) = match begun {
         Ok(begun) => begun,
         Err(error) => {

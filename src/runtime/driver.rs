@@ -17,7 +17,7 @@ use super::{
 use crate::{
     being::{Being, Cadence, Effect, Ending, Event, Input, Ready, Report, Rules, ToolCall, Word},
     model::Reach,
-    store::{Life, StoreError},
+    store::{Life, StoreError, blocking},
     tool::Stamp,
     vocab::Timestamp,
 };
@@ -252,7 +252,7 @@ impl Driver {
     /// Draws the picture of the state. When that fails alone, the being goes on: its journal has everything.
     fn draw(&mut self) -> Result<(), StoreError> {
         let now = self.ground.clock.now();
-        let drawn = tokio::task::block_in_place(|| self.life.checkpoint(self.being.state(), now));
+        let drawn = blocking(|| self.life.checkpoint(self.being.state(), now));
         self.unless_harmless(drawn)
     }
 

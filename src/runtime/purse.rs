@@ -7,7 +7,7 @@ use tokio::{sync::mpsc, time::Instant};
 use super::{Command, Driver, Phase, clock::Stopwatch, ledger::NoPass};
 use crate::{
     being::{Closed, Input, Limit},
-    store::StoreError,
+    store::{StoreError, blocking},
     vocab::{Timestamp, Usd, next_day},
 };
 
@@ -95,7 +95,7 @@ impl Driver {
     pub(super) fn count_in(&self) {
         self.ground.ledger.record(&self.assignment.name, self.being.state());
         if !self.assignment.caps.is_empty() {
-            tokio::task::block_in_place(|| self.ground.ledger.fill(&self.ground.home));
+            blocking(|| self.ground.ledger.fill(&self.ground.home));
         }
     }
 }

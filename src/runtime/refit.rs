@@ -10,7 +10,11 @@ use super::{
     animate::{Tools, prepare},
     driver::GRACE,
 };
-use crate::{being::Input, store::StoreError, vocab::chain};
+use crate::{
+    being::Input,
+    store::{StoreError, blocking},
+    vocab::chain,
+};
 
 pub(super) type Reply = oneshot::Sender<Result<(), AnimateError>>;
 
@@ -63,7 +67,7 @@ impl Driver {
         for message in toolbox.notices() {
             self.tell(Input::Noticed { message: message.clone() }).await?;
         }
-        if let Err(error) = tokio::task::block_in_place(|| self.tools.remember(&self.ground, &self.assignment.name)) {
+        if let Err(error) = blocking(|| self.tools.remember(&self.ground, &self.assignment.name)) {
             tracing::warn!(being = %self.assignment.name, "{}", chain(&error));
         }
         Ok(())

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     being::{Ending, Word},
     process::Backoff,
-    store::Boot,
+    store::{Boot, blocking},
     vocab::{Timestamp, chain},
 };
 
@@ -186,7 +186,7 @@ impl Keeper {
     /// Animates the being. `Ok(None)` when an edit came meanwhile, and it has to be begun anew.
     async fn boot(&mut self) -> Result<Option<(Driver, std::collections::BTreeSet<String>)>, Over> {
         let assignment = self.assignment();
-        let birth = tokio::task::block_in_place(|| assignment.birth(&self.ground));
+        let birth = blocking(|| assignment.birth(&self.ground));
         let boot = Boot::Either { birth: Box::new(birth), declared: Box::new(assignment.declared()) };
         let start = Start {
             assignment: (*assignment).clone(),

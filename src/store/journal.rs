@@ -135,7 +135,7 @@ impl Journal {
 }
 
 /// Lets other tasks of the thread go on while files are waited for, where a runtime has other threads.
-pub(super) fn blocking<T>(work: impl FnOnce() -> T) -> T {
+pub fn blocking<T>(work: impl FnOnce() -> T) -> T {
     use tokio::runtime::{Handle, RuntimeFlavor};
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),

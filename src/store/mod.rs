@@ -118,6 +118,7 @@ pub use audit::{Audit, AuditEntry, AuditError, AuditLog, AuditOutcome, AuditReco
 pub use commit::CommitLog;
 pub use error::StoreError;
 pub use home::{Home, HomeError};
+pub use journal::blocking;
 pub use keep::{KeepError, read_json, write_json};
 pub use kin::{Lying, child_dir, dir_of, lives};
 pub use life::{Boot, Life, Opening, Recovered, remove};
