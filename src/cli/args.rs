@@ -9,7 +9,9 @@ use super::{
     operate::Operate,
     questions::{Answer, Approve, Deny, Questions},
     serve::Serve,
+    skill::Skill,
     state::State,
+    tree::Tree,
 };
 use crate::{
     manifest::{SETTINGS, Variables},
@@ -115,6 +117,14 @@ Examples:
     /// Let a call that waits not be made, or give a server no answer; the being is told.
     #[command(after_help = "Example:\n  singularity deny ada.3 --reason \"too expensive; ask for less\"")]
     Deny(Deny),
+    /// Draw the tree of skills, or show how a message is led through it.
+    #[command(
+        after_help = "Examples:\n  singularity tree -f manifests/\n  singularity tree --being ada --why \"what time is it?\"\n  singularity tree -f manifests/ --decision routing --why \"what time is it?\" -o json"
+    )]
+    Tree(Tree),
+    /// Bring skills over from semif-agent, or take them there.
+    #[command(subcommand)]
+    Skill(Skill),
     /// Ask a model which of some options fits a state, and read its scores: nothing is written, and no text is parsed.
     #[command(
         after_help = "Examples:\n  singularity decide --state \"I cannot log in\" --question \"Which desk?\" \\\n    --option login=\"Trouble with signing in\" --option money=\"Invoices and refunds\"\n  singularity decide --rows decisions.jsonl --rotations 16 > answers.jsonl"

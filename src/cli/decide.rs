@@ -18,6 +18,7 @@ use super::{
 use crate::{
     decision::{BadRequest, Choice, Decision, DecisionError, DecisionRequest, OPTIONS, Readout, Terms},
     manifest::{Fleet, ModelSpec, Overrides, ProviderSpec, Sources, read},
+    model::Models,
     vocab::Name,
 };
 
@@ -129,7 +130,13 @@ fn single(context: &Context, arguments: &Decide) -> Result<DecisionRequest, Fail
 /// The engine on a model of the manifests, on weights that are named, or on the default ones.
 async fn engine(context: &Context, arguments: &Decide) -> Result<Readout, Failure> {
     let (model, specs) = models(context, arguments)?;
-    let spec = specs.get(&model).ok_or_else(|| undeclared(&model, &specs))?;
+    let terms = Terms { temperature: arguments.temperature, rotations: arguments.rotations.into(), min_mass: arguments.min_mass };
+    Ok(Readout::new(ready(context, &specs, &model).await?, model, terms))
+}
+
+/// The models, of which one is about to be asked: its weights are fetched where they have to be.
+pub(super) async fn ready(context: &Context, specs: &Specs, model: &Name) -> Result<Models, Failure> {
+    let spec = specs.get(model).ok_or_else(|| undeclared(model, specs))?;
     let fetches = matches!(spec.provider, ProviderSpec::Embedded { path: None });
     let fleet = Fleet { models: specs.clone(), ..Fleet::default() };
     // Only what is fetched has to stay.
@@ -140,11 +147,10 @@ async fn engine(context: &Context, arguments: &Decide) -> Result<Readout, Failur
         bar.abort();
         fetched.map_err(|error| Failure::new(Class::Upstream, error.message))?;
     }
-    let terms = Terms { temperature: arguments.temperature, rotations: arguments.rotations.into(), min_mass: arguments.min_mass };
-    Ok(Readout::new(ground.models, model, terms))
+    Ok(ground.models)
 }
 
-type Specs = BTreeMap<Name, ModelSpec>;
+pub(super) type Specs = BTreeMap<Name, ModelSpec>;
 
 /// The model that is meant, and what is declared of it.
 fn models(context: &Context, arguments: &Decide) -> Result<(Name, Specs), Failure> {

@@ -9,7 +9,7 @@ use super::{
     context::Context,
     decide, doctor,
     failure::{Class, Failure},
-    get, las, logs, man, model, offline, operate, questions, serve, single, state, stop,
+    get, las, logs, man, model, offline, operate, questions, serve, single, skill, state, stop, tree,
 };
 use crate::{
     process,
@@ -66,6 +66,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Approve(arguments) => within(many()?, questions::approve(&context, &arguments)),
         Verb::Answer(arguments) => within(many()?, questions::answer(&context, &arguments)),
         Verb::Deny(arguments) => within(many()?, questions::deny(&context, &arguments)),
+        Verb::Tree(arguments) => within(many()?, tree::tree(&context, &arguments)),
+        Verb::Skill(verb) => within(many()?, skill::skill(&context, &verb)),
         Verb::Decide(arguments) => within(many()?, decide::decide(&context, &arguments)),
         Verb::Operate(verb) => within(many()?, operate::operate(&context, &verb)),
         Verb::Delete(arguments) => within(many()?, stop::delete(&context, &arguments)),

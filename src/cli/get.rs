@@ -250,7 +250,7 @@ async fn declaration(context: &Context, address: &Address, arguments: &Get) -> R
 }
 
 /// What was applied, and what the daemon serves.
-async fn applied(context: &Context) -> Result<crate::manifest::Sources, Failure> {
+pub(super) async fn applied(context: &Context) -> Result<crate::manifest::Sources, Failure> {
     let folders = match context.client()? {
         Some(client) => client.status(None).await.map_err(|error| asked(&error))?.daemon.folders,
         None => Vec::new(),

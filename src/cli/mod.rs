@@ -25,9 +25,11 @@ mod questions;
 mod serve;
 mod service;
 mod single;
+mod skill;
 mod state;
 mod stop;
 mod table;
+mod tree;
 mod wait;
 
 pub use dispatch::main;

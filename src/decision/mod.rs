@@ -3,6 +3,7 @@
 //! # Expected flow
 //! A [`DecisionRequest`] is read from a row or put together and checked; an [`Engine`] decides it and yields a [`Decision`]. [`Readout`]
 //! shows the options as letters to a declared model and reads the scores of the letters off one forward pass: no text is parsed.
+//! A [`Walk`] takes a request down a [`Tree`] by such decisions; [`navigate`] drives it.
 //!
 //! # Guarantees
 //! - The same request, terms and weights give the same decision on the same kind of processor.
@@ -15,11 +16,17 @@
 //! One pass for each rotation. What comes before the options is read once for all requests over one state.
 
 mod engine;
+mod navigate;
 mod prompt;
 mod readout;
 mod request;
+mod tree;
+mod walk;
 
 pub use engine::Engine;
+pub use navigate::{Step, Trail, navigate};
 pub use prompt::{PROMPT_VERSION, Prompt};
 pub use readout::{Decision, DecisionError, Readout, Terms};
 pub use request::{BadRequest, Choice, DecisionRequest, OPTIONS};
+pub use tree::{Branch, Leaf, Tree};
+pub use walk::{Guards, Move, Outcome, Phase, Walk};

@@ -38,6 +38,7 @@ mod oauth;
 mod origin;
 mod problem;
 mod read;
+mod registry;
 mod resolve;
 mod scalar;
 mod schema;
@@ -53,6 +54,7 @@ pub use load::{Form, Source, Sources, Stand, What, walk};
 pub use origin::{Field, Layer, Origin, Origins, Resolved, resolved_document};
 pub use problem::{Place, Problem, Problems};
 pub use read::{Loaded, Overrides, from_variables, read};
+pub use registry::{Imported, export_categories, import_categories};
 pub use schema::{manifest_schema, schema_of, schemas};
 pub use settings::{SETTINGS, Setting, SettingForm, Variables};
 pub use spec::{

@@ -1,8 +1,8 @@
 use crate::{
-    decision::{DecisionError, Engine, Readout, Terms},
-    manifest::{DecisionSpec, EngineSpec},
+    decision::{Branch, DecisionError, Engine, Guards, Leaf, Readout, Terms, Tree},
+    manifest::{CategorySpec, DecisionSpec, EngineSpec, Fleet, SkillSpec},
     model::Models,
-    vocab::Ratio,
+    vocab::{Name, Ratio, SkillName},
 };
 
 /// The engine that a decision declares. One that cannot be had is an error, never another in its place.
@@ -20,4 +20,24 @@ pub fn engine(models: &Models, spec: &DecisionSpec) -> Result<Engine, DecisionEr
             Err(DecisionError::Unavailable { engine: "embedding", because: "this version does not have it".to_owned() })
         }
     }
+}
+
+/// From which probability on the guards of a walk let it on.
+pub fn guards(spec: &DecisionSpec) -> Guards {
+    Guards { category: spec.category_tau.as_f64(), intent: spec.intent_tau.as_f64() }
+}
+
+/// The tree of some categories of a fleet, as a walk sees it; the canned replies are beside the branches.
+pub fn tree(fleet: &Fleet, categories: &[Name]) -> Tree {
+    let leaf = |(name, skill): (&SkillName, &SkillSpec)| Leaf { name: name.to_string(), description: skill.description.clone() };
+    let mut tree = Tree::default();
+    for (name, spec) in categories.iter().filter_map(|name| Some((name, fleet.categories.get(name)?))) {
+        let leaves = spec.skills.iter().map(leaf).collect();
+        if name.as_str() == CategorySpec::REPLIES {
+            tree.replies = leaves;
+        } else {
+            tree.branches.push(Branch { name: name.to_string(), description: spec.description.clone(), leaves });
+        }
+    }
+    tree
 }

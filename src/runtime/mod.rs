@@ -39,7 +39,7 @@ pub use clock::{Clock, Ids};
 pub use doctor::{Area, Diagnosis, Finding, State as FindingState, diagnose};
 pub use driver::{Command, Cut, Driver, Ended, Until};
 pub use embedded::{Pulling, Weights};
-pub use engine::engine;
+pub use engine::{engine, guards, tree};
 pub use family::{Fates, with_children};
 pub use ground::Ground;
 pub use ledger::{Ledger, Used};
