@@ -243,11 +243,13 @@ fn no_wrong_type_and_no_unknown_key_gets_past_nix() {
         let whole = full(manifest_schema(), variant);
         let mut found = Vec::new();
         places(&whole, "", &mut found);
-        for place in found {
+        // What a skill's body is told is of any type.
+        for place in found.into_iter().filter(|place| !place.contains("/config/")) {
             let mut document = whole.clone();
             let value = document.pointer_mut(&place).expect("a place");
             // Nothing is a text and a number and a list of lists at once.
             let replacements: &[Value] = match value {
+                Value::Object(_) if place.ends_with("/config") => &[json!(7)],
                 Value::Object(_) => &[json!(7), json!({ "no-such-key": [[]] })],
                 Value::Array(_) => &[json!(7), json!([[[]]])],
                 Value::String(text) if text == "text" => &[json!(7), json!([[]])],
