@@ -64,6 +64,7 @@ pub mod process;
 pub mod reconcile;
 pub mod runtime;
 pub mod secret;
+pub mod skill;
 pub mod store;
 pub mod surface;
 pub mod telemetry;

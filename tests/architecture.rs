@@ -105,6 +105,7 @@ const HOUSE: &[Room] = &[
             ("being", Whole),
             ("model", Whole),
             ("decision", Whole),
+            ("skill", Whole),
             ("surface", Only(&["las"])),
             ("process", Whole),
             ("secret", Whole),

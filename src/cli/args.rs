@@ -122,7 +122,7 @@ Examples:
         after_help = "Examples:\n  singularity tree -f manifests/\n  singularity tree --being ada --why \"what time is it?\"\n  singularity tree -f manifests/ --decision routing --why \"what time is it?\" -o json"
     )]
     Tree(Tree),
-    /// Bring skills over from semif-agent, or take them there.
+    /// Make, check, test and run skills; bring them over from semif-agent, or take them there.
     #[command(subcommand)]
     Skill(Skill),
     /// Ask a model which of some options fits a state, and read its scores: nothing is written, and no text is parsed.

@@ -128,7 +128,7 @@ fn single(context: &Context, arguments: &Decide) -> Result<DecisionRequest, Fail
 }
 
 /// The engine on a model of the manifests, on weights that are named, or on the default ones.
-async fn engine(context: &Context, arguments: &Decide) -> Result<Readout, Failure> {
+pub(super) async fn engine(context: &Context, arguments: &Decide) -> Result<Readout, Failure> {
     let (model, specs) = models(context, arguments)?;
     let terms = Terms { temperature: arguments.temperature, rotations: arguments.rotations.into(), min_mass: arguments.min_mass };
     Ok(Readout::new(ready(context, &specs, &model).await?, model, terms))

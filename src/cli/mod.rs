@@ -26,6 +26,8 @@ mod serve;
 mod service;
 mod single;
 mod skill;
+mod skill_body;
+mod skill_run;
 mod state;
 mod stop;
 mod table;

@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 use super::{
     context::{Context, print, say},
     failure::{Class, Failure},
+    skill_body::{self, SkillBody},
     tree::declared,
 };
 use crate::manifest::{export_categories, import_categories};
@@ -12,6 +13,8 @@ use crate::manifest::{export_categories, import_categories};
 /// What to do about skills.
 #[derive(Debug, Subcommand)]
 pub(super) enum Skill {
+    #[command(flatten)]
+    Body(SkillBody),
     /// Print the manifest that a `categories.json` of semif-agent amounts to.
     #[command(after_help = "Examples:
   singularity skill import data/categories.json > manifests/skills.toml
@@ -47,6 +50,7 @@ const MAX_FILE: u64 = 32 << 20;
 /// Brings skills over, or takes them away.
 pub(super) async fn skill(context: &Context, verb: &Skill) -> Result<(), Failure> {
     match verb {
+        Skill::Body(verb) => skill_body::skill(context, verb).await,
         Skill::Import(arguments) => import(context, arguments),
         Skill::Export(arguments) => {
             let fleet = declared(context, &arguments.files).await?;

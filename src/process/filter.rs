@@ -65,6 +65,12 @@ const NEEDLESS: &[i64] = &[
     libc::SYS_iopl,
 ];
 
+/// The calls that start a process and nothing else; `clone` starts threads too.
+#[cfg(target_arch = "x86_64")]
+const FORKS: &[i64] = &[libc::SYS_fork, libc::SYS_vfork];
+#[cfg(not(target_arch = "x86_64"))]
+const FORKS: &[i64] = &[];
+
 /// The second table of x86-64: each call again under a number of its own, and the few that have another one there.
 #[cfg(target_arch = "x86_64")]
 const X32: (i64, &[i64]) = (0x4000_0000, &[521, 528, 539, 540]);
@@ -84,8 +90,9 @@ const NAMESPACES: i32 = libc::CLONE_NEWUSER
 /// The filters for a command, to be applied one after the other.
 ///
 /// Sockets of no family are given but those of a network, where it is granted. Unix sockets by path are not held by Landlock, and the
-/// daemon and others like it listen on such: connected pairs (`socketpair`) are what is left of them.
-pub(super) fn filters(network: bool) -> Result<[BpfProgram; 2], seccompiler::BackendError> {
+/// daemon and others like it listen on such: connected pairs (`socketpair`) are what is left of them. What is `alone` starts threads, and
+/// no process.
+pub(super) fn filters(network: bool, alone: bool) -> Result<[BpfProgram; 2], seccompiler::BackendError> {
     let mut refused: Rules = NEEDLESS.iter().map(|call| (*call, Vec::new())).collect();
     let families: &[i32] = if network { &NETWORK } else { &[] };
     let is_other = |family: &i32| Condition::new(0, Len::Dword, Op::Ne, u64::from(family.unsigned_abs()));
@@ -96,7 +103,13 @@ pub(super) fn filters(network: bool) -> Result<[BpfProgram; 2], seccompiler::Bac
         Rule::new(vec![Condition::new(0, Len::Qword, Op::MaskedEq(flag), flag)?])
     };
     let flags = (0..32).map(|bit| 1 << bit).filter(|flag| NAMESPACES & flag != 0);
-    refused.insert(libc::SYS_clone, flags.map(makes_namespace).collect::<Result<_, _>>()?);
+    let mut clones = flags.map(makes_namespace).collect::<Result<Vec<_>, _>>()?;
+    if alone {
+        let thread = u64::from(libc::CLONE_THREAD.unsigned_abs());
+        clones.push(Rule::new(vec![Condition::new(0, Len::Qword, Op::MaskedEq(thread), 0)?])?);
+        refused.extend(FORKS.iter().map(|call| (*call, Vec::new())));
+    }
+    refused.insert(libc::SYS_clone, clones);
     let (second, others) = X32;
     refused.extend(refused.clone().into_iter().map(|(call, rules)| (call | second, rules)));
     refused.extend(others.iter().map(|call| (call | second, Vec::new())));

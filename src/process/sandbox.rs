@@ -29,6 +29,9 @@ pub struct Sandbox {
     pub read: Vec<PathBuf>,
     /// Files and folders that may be read, written and run.
     pub write: Vec<PathBuf>,
+    /// Whether it stays alone: it may start threads, and no other process.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub alone: bool,
     /// Whether a kernel that cannot keep it is an error.
     pub require: bool,
 }
@@ -138,7 +141,7 @@ impl Sandbox {
             .restrict_self()?;
         without_privileges();
         if support.seccomp {
-            for filter in filter::filters(self.network)? {
+            for filter in filter::filters(self.network, self.alone)? {
                 seccompiler::apply_filter(&filter)?;
             }
         }

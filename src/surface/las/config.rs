@@ -154,6 +154,7 @@ impl Joined {
             network: spec.network,
             read: filled(&spec.read),
             write: filled(&spec.write),
+            alone: false,
             require: spec.require,
         };
         let confinement = Confinement { limits: limits(&spec.limits), sandbox: spec.sandbox.as_ref().map(sandbox) };

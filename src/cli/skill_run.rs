@@ -1,0 +1,313 @@
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use super::{
+    args::Format,
+    context::{Context, print, say},
+    decide::{self, Decide},
+    failure::{Class, Failure},
+    skill_body::{Which, accepted, at, failed, open, place, told},
+};
+use crate::{
+    decision::Engine,
+    runtime::{Clock, Ids},
+    skill::{Body, Grant, Inspection, Note, Outcome, Peer, Request, Run, Stop, Terms, inspect, perform},
+    vocab::{Name, Size, Span},
+};
+
+pub(super) const HELP: &str =
+    "The body works in --folder and may write in its `data` and in what --write names. What it asks for is answered by --answer, in
+order; a run that still waits is put down in the file that --keep names, and goes on from there with the same prediction.
+
+Examples:
+  singularity skill run skills/email/compose.py --text \"Tell Ann that the roof is done\"
+  singularity skill run skills/calculator/calculate.py --text \"add them\" --answer \"3 and 4\" -o json
+  singularity skill run skills/health/check --text \"is it up?\" --config url=http://127.0.0.1:8080/ --network 127.0.0.1:8080";
+
+/// Arguments of `skill run`.
+#[derive(Debug, Args)]
+pub(super) struct RunSkill {
+    #[command(flatten)]
+    pub which: Which,
+    /// What is asked of the skill.
+    #[arg(long, value_name = "TEXT", required_unless_present = "keep")]
+    pub text: Option<String>,
+    /// A value of its configuration, over all files; JSON where it reads as such, else text.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    pub config: Vec<(String, Value)>,
+    /// A JSON object of configuration, under the `config.json` of the category and of the skill.
+    #[arg(long, value_name = "FILE")]
+    pub config_file: Option<PathBuf>,
+    /// The answer to a question; may be given more than once.
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub answer: Vec<String>,
+    /// Where a run that waits for an answer is put down, and taken up again.
+    #[arg(long, value_name = "FILE")]
+    pub keep: Option<PathBuf>,
+    #[command(flatten)]
+    pub reach: Reach,
+    #[command(flatten)]
+    pub judging: Judging,
+    /// `table` for people, `json` for all at the end, `jsonl` for each thing as it happens.
+    #[arg(short = 'o', long = "output", value_enum, default_value_t = Format::Table)]
+    pub output: Format,
+}
+
+/// What the body may reach and take.
+#[derive(Debug, Args)]
+pub(super) struct Reach {
+    /// Where the body works; it may write in the folder `data` there.
+    #[arg(long, default_value = ".", value_name = "DIR", help_heading = "Sandbox")]
+    pub folder: PathBuf,
+    /// One more folder that it may write in.
+    #[arg(long, value_name = "DIR", help_heading = "Sandbox")]
+    pub write: Vec<PathBuf>,
+    /// One more file or folder that it may read.
+    #[arg(long, value_name = "PATH", help_heading = "Sandbox")]
+    pub read: Vec<PathBuf>,
+    /// A host that it may connect to; without any there is no network.
+    #[arg(long, value_name = "HOST[:PORT]", help_heading = "Sandbox")]
+    pub network: Vec<Peer>,
+    /// Time on a core.
+    #[arg(long, default_value = "10s", value_name = "SPAN", help_heading = "Sandbox")]
+    pub cpu_time: Span,
+    /// Time on the wall, but for what the engine takes.
+    #[arg(long, default_value = "1m", value_name = "SPAN", help_heading = "Sandbox")]
+    pub wall_time: Span,
+    /// Memory.
+    #[arg(long, default_value = "256MiB", value_name = "SIZE", help_heading = "Sandbox")]
+    pub memory: Size,
+}
+
+/// How the run is judged, and by which engine.
+#[derive(Debug, Args)]
+pub(super) struct Judging {
+    /// How likely success must be for the run to be complete.
+    #[arg(long, default_value_t = 0.6, value_name = "SHARE")]
+    pub tau: f64,
+    /// How often a run that failed is run again.
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    pub max_reentries: u32,
+    /// What the run may cost: 1 pays for 10 calls of the body, or for 20 decisions of it.
+    #[arg(long, default_value_t = 1.0, value_name = "COST")]
+    pub cost_budget: f64,
+    /// In how many orders the options of a decision are shown.
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub rotations: u8,
+    /// Manifests that declare the model to ask. Without them the model that `singularity model pull` brings is asked.
+    #[arg(short = 'f', long = "file", value_name = "PATH", conflicts_with = "model_file")]
+    pub files: Vec<PathBuf>,
+    /// Which of the declared models.
+    #[arg(long, value_name = "NAME", requires = "files")]
+    pub model: Option<Name>,
+    /// The weights to ask, a GGUF file.
+    #[arg(long, value_name = "FILE")]
+    pub model_file: Option<PathBuf>,
+}
+
+fn pair(text: &str) -> Result<(String, Value), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => {
+            Ok((key.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| Value::from(value))))
+        }
+        _ => Err("write a key, `=` and its value, such as drafts=data/drafts".to_owned()),
+    }
+}
+
+/// Runs a skill until it ends, or asks what nobody answered.
+pub(super) async fn run(context: &Context, arguments: &RunSkill) -> Result<(), Failure> {
+    let body = open(context, &arguments.which)?;
+    let mut run = begin(context, arguments, &body)?;
+    let place = place(context)?;
+    let inspection = inspect(&place, &body).await.map_err(|error| failed(&error))?;
+    if !inspection.accepts() {
+        say(told(&body, &inspection).trim_end());
+    }
+    accepted(&body, &inspection)?;
+    let terms = terms(context, arguments, &body, &inspection)?;
+    let (grant, _data) = grant(context, &arguments.reach)?;
+    let engine = Engine::Readout(decide::engine(context, &asked(&arguments.judging)).await?);
+    let mut trace = Trace { output: arguments.output, notes: Vec::new(), broken: Ok(()) };
+    let mut answers = arguments.answer.iter();
+    if run.question().is_some()
+        && let Some(answer) = answers.next()
+    {
+        run.answer(answer);
+    }
+    let stop = loop {
+        let note = |_: &Run, note: Note| trace.hear(&note);
+        let stop = perform(&mut run, &terms, (&body, &inspection), (&place, &grant), &engine, note).await;
+        let stop = stop.map_err(|error| failed(&error));
+        keep(context, arguments, &run)?;
+        match (stop?, answers.next()) {
+            (Stop::Asked(_), Some(answer)) => drop(run.answer(answer)),
+            (stop, _) => break stop,
+        }
+    };
+    trace.end(&body)?;
+    match stop {
+        Stop::Asked(question) => {
+            let hint = match &arguments.keep {
+                Some(file) => format!("go on with --keep {} --answer TEXT", file.display()),
+                None => "give --answer TEXT, or --keep FILE to go on later".to_owned(),
+            };
+            Err(Failure::new(Class::Runtime, format!("skill {} waits for an answer: {}", body.name, question.text)).hinting(hint))
+        }
+        Stop::Ended(Outcome { is_ok: true, .. }) => Ok(()),
+        Stop::Ended(outcome) => Err(Failure::new(Class::Runtime, format!("skill {}", outcome.summary))),
+    }
+}
+
+/// A new run, or the one that was put down.
+fn begin(context: &Context, arguments: &RunSkill, body: &Body) -> Result<Run, Failure> {
+    let kept = arguments.keep.as_deref().map(|file| at(context, file)).filter(|file| file.exists());
+    let Some(file) = kept else {
+        let text = arguments
+            .text
+            .clone()
+            .ok_or_else(|| Failure::new(Class::Configuration, "no run was put down there; give --text to begin one"))?;
+        let id = Ids::random().next().simple().to_string().chars().take(12).collect::<String>();
+        let now = Clock::system().now();
+        return Ok(Run::new(body.name.clone(), Request::typed(id, text, now.as_duration().as_secs_f64())));
+    };
+    let unreadable =
+        |why: &dyn std::fmt::Display| Failure::new(Class::State, format!("{} is no run that was put down: {why}", file.display()));
+    let text = fs::read_to_string(&file).map_err(|error| unreadable(&error))?;
+    let run: Run = serde_json::from_str(&text).map_err(|error| unreadable(&error))?;
+    if run.skill != body.name {
+        return Err(unreadable(&format!("it is of {}, not of {}", run.skill, body.name)));
+    }
+    Ok(run)
+}
+
+/// Keeps what can be taken up again, for its owner alone; what has ended is not kept.
+fn keep(context: &Context, arguments: &RunSkill, run: &Run) -> Result<(), Failure> {
+    let Some(file) = arguments.keep.as_deref().map(|file| at(context, file)) else { return Ok(()) };
+    let kept = match run.question() {
+        Some(_) => put_down(&file, run),
+        None if file.exists() => fs::remove_file(&file),
+        None => Ok(()),
+    };
+    kept.map_err(|error| Failure::new(Class::State, format!("cannot keep the run in {}: {error}", file.display())))
+}
+
+fn put_down(file: &Path, run: &Run) -> io::Result<()> {
+    let mut new = tempfile::NamedTempFile::new_in(file.parent().unwrap_or(Path::new("/")))?;
+    new.write_all(&serde_json::to_vec_pretty(run)?)?;
+    new.as_file().sync_all()?;
+    new.persist(file).map(drop).map_err(|error| error.error)
+}
+
+fn terms(context: &Context, arguments: &RunSkill, body: &Body, inspection: &Inspection) -> Result<Terms, Failure> {
+    let mut config = match &arguments.config_file {
+        Some(file) => object(&at(context, file))?,
+        None => Map::new(),
+    };
+    config.extend(body.config.clone());
+    config.extend(arguments.config.iter().cloned());
+    let Judging { tau, max_reentries, cost_budget, .. } = arguments.judging;
+    Ok(Terms { tau, max_reentries, cost_budget, contract: inspection.contract.clone(), config })
+}
+
+fn object(file: &Path) -> Result<Map<String, Value>, Failure> {
+    let refused =
+        |why: &dyn std::fmt::Display| Failure::new(Class::Configuration, format!("cannot read {}: {why}", file.display()));
+    let text = fs::read_to_string(file).map_err(|error| refused(&error))?;
+    serde_json::from_str(&text).map_err(|error| refused(&error))
+}
+
+/// The folder `data`, which is gone again where nothing was left in it.
+#[derive(Debug)]
+struct Data(PathBuf);
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+fn grant(context: &Context, reach: &Reach) -> Result<(Grant, Data), Failure> {
+    let folder = at(context, &reach.folder);
+    let data = folder.join("data");
+    fs::create_dir_all(&data)
+        .map_err(|error| Failure::new(Class::State, format!("cannot make the folder {}: {error}", data.display())))?;
+    let named = |paths: &[PathBuf]| paths.iter().map(|path| at(context, path)).collect::<Vec<_>>();
+    let grant = Grant {
+        read: named(&reach.read),
+        write: [vec![data.clone()], named(&reach.write)].concat(),
+        network: reach.network.clone(),
+        cpu: reach.cpu_time,
+        memory: reach.memory,
+        wall: reach.wall_time,
+        ..Grant::new(folder)
+    };
+    Ok((grant, Data(data)))
+}
+
+fn asked(judging: &Judging) -> Decide {
+    Decide {
+        state: None,
+        state_file: None,
+        question: None,
+        options: Vec::new(),
+        rows: None,
+        rotations: judging.rotations,
+        temperature: 1.0,
+        min_mass: 0.0,
+        files: judging.files.clone(),
+        model: judging.model.clone(),
+        model_file: judging.model_file.clone(),
+        output: Format::Table,
+    }
+}
+
+/// What happened, as it is shown.
+#[derive(Debug)]
+struct Trace {
+    output: Format,
+    notes: Vec<Value>,
+    broken: Result<(), Failure>,
+}
+
+impl Trace {
+    fn hear(&mut self, note: &Note) {
+        let text = match self.output {
+            Format::Json => return self.notes.push(json!(note)),
+            Format::Jsonl => format!("{}\n", json!(note)),
+            _ => line(note),
+        };
+        if self.broken.is_ok() {
+            self.broken = print(&text);
+        }
+    }
+
+    fn end(self, body: &Body) -> Result<(), Failure> {
+        self.broken?;
+        match self.output {
+            Format::Json => print(&format!("{:#}\n", json!({ "skill": body.name, "trace": self.notes }))),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn line(note: &Note) -> String {
+    match note {
+        Note::Decided { phase, request, decision } => {
+            let selected = decision.selected.as_deref().unwrap_or("nothing");
+            let most = decision.probabilities.iter().copied().fold(0.0, f64::max);
+            format!("{phase}: {} → {selected} ({most:.2})\n", request.question)
+        }
+        Note::Predicted { text } => format!("predicted: {text}\n"),
+        Note::Acted { action_log, new_state } => format!("acted: {action_log}\nstate: {new_state}\n"),
+        Note::Printed { lines } => lines.iter().map(|line| format!("printed: {line}\n")).collect(),
+        Note::Asked { question } => format!("asks: {}\n", question.text),
+        Note::Requeued { reentries } => format!("again: {reentries}\n"),
+        Note::Ended { outcome } => format!("{}\n", outcome.summary),
+    }
+}
