@@ -14,7 +14,10 @@ use std::{num::NonZeroUsize, path::Path, sync::Arc, time::Instant};
 use serde_json::json;
 use singularity::{
     being::{ChatMessage, ChatRequest, Completion, ToolDefinition},
-    model::embedded::{Embedded, Sampling, pull},
+    model::{
+        embedded::{Embedded, Sampling},
+        pull,
+    },
 };
 use support::{Outcome, Peer, asked, median};
 
@@ -37,7 +40,7 @@ fn main() -> Outcome<()> {
     } else {
         Plan { rounds: 5, prompt_words: 700, written: 128 }
     };
-    let file = pull::pull(&support::target().join("models"), &mut |_| {})?;
+    let file = pull::LANGUAGE.pull(&support::target().join("models"), &mut |_| {})?;
     let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let start = Instant::now();
     let model = Embedded::load(&file, threads)?;

@@ -117,6 +117,20 @@ impl Eight {
     }
 }
 
+/// Quantises rows to eight bits and appends them; a last panel of 32 rows that is not full is filled with zeros.
+pub fn pack_rows(values: &[f32], columns: usize, blocks: &mut Vec<Eight>) {
+    for panel in values.chunks(columns * BLOCK) {
+        for g in 0..BLOCK / GROUP {
+            for b in 0..columns / BLOCK {
+                blocks.push(Eight::pack(std::array::from_fn(|r| {
+                    let start = (g * GROUP + r) * columns + b * BLOCK;
+                    panel.get(start..start + BLOCK).and_then(|row| <[f32; BLOCK]>::try_from(row).ok()).unwrap_or([0.0; BLOCK])
+                })));
+            }
+        }
+    }
+}
+
 impl Matrix {
     pub const fn columns(&self) -> usize {
         match self {

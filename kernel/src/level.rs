@@ -118,6 +118,40 @@ impl Level {
         }
     }
 
+    /// Adds a bias to a panel, bends it by the Gaussian error linear unit and quantises the result.
+    pub fn gelu_quantise(self, values: &[f32], bias: &[f32; BLOCK], out: &mut [Quantised]) {
+        match self {
+            Self::Portable => portable::gelu_quantise(values, bias, out),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: every x86 level has AVX2 and FMA; the function is safe code compiled for them.
+            _ => unsafe { x86::gelu_quantise(values, bias, out) },
+        }
+    }
+
+    /// Adds a bias to each token of a panel.
+    pub fn add_bias(self, panel: &mut [f32], bias: &[f32; BLOCK]) {
+        match self {
+            Self::Portable => portable::add_bias(panel, bias),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            _ => unsafe { x86::add_bias(panel, bias) },
+        }
+    }
+
+    /// Adds `change` and its bias to the stream, then brings each token to mean 0 and variance 1, times `gain`, plus `shift`. The last
+    /// three are as wide as the stream.
+    pub fn layer_norm(self, stream: &mut [f32], change: &[f32], bias: &[f32], gain: &[f32], shift: &[f32], epsilon: f32) {
+        let width = bias.len();
+        assert!(width > 0 && gain.len() == width && shift.len() == width, "bias, gain and shift are as wide as the stream");
+        assert!(stream.len() == change.len() && stream.len().is_multiple_of(width), "a change has the size of the stream");
+        match self {
+            Self::Portable => portable::layer_norm(stream, change, bias, gain, shift, epsilon),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            _ => unsafe { x86::layer_norm(stream, change, bias, gain, shift, epsilon) },
+        }
+    }
+
     /// Quantises whole blocks as they are.
     pub fn quantise_all(self, values: &[f32], out: &mut [Quantised]) {
         match self {

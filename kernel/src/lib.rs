@@ -14,7 +14,7 @@ mod team;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub use block::{BLOCK, Eight, Four, GROUP, Matrix, Quantised, quantise};
+pub use block::{BLOCK, Eight, Four, GROUP, Matrix, Quantised, pack_rows, quantise};
 pub use level::Level;
 pub use team::Team;
 

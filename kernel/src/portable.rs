@@ -121,6 +121,67 @@ pub(crate) fn gate_quantise(gate: &[f32], up: &[f32], out: &mut [Quantised]) {
     }
 }
 
+/// The Gaussian error function, wrong by at most 1.5e-7 (Abramowitz and Stegun 7.1.26).
+#[inline(always)]
+pub(crate) fn erf(x: f32) -> f32 {
+    let t = 1.0 / (1.0 + 0.327_591_1 * x.abs());
+    let mut poly = 1.061_405_4;
+    for c in [-1.453_152, 1.421_413_7, -0.284_496_74, 0.254_829_6] {
+        poly = poly * t + c;
+    }
+    (1.0 - poly * t * exp(-x * x)).copysign(x)
+}
+
+#[inline(always)]
+pub(crate) fn gelu_quantise(values: &[f32], bias: &[f32; BLOCK], out: &mut [Quantised]) {
+    for (chunk, slot) in values.as_chunks::<BLOCK>().0.iter().zip(out) {
+        let mut bent = [0f32; BLOCK];
+        for ((to, from), b) in bent.iter_mut().zip(chunk).zip(bias) {
+            let x = from + b;
+            *to = 0.5 * x * (1.0 + erf(x * std::f32::consts::FRAC_1_SQRT_2));
+        }
+        *slot = quantise(&bent);
+    }
+}
+
+#[inline(always)]
+pub(crate) fn add_bias(panel: &mut [f32], bias: &[f32; BLOCK]) {
+    for chunk in panel.as_chunks_mut::<BLOCK>().0 {
+        for (to, b) in chunk.iter_mut().zip(bias) {
+            *to += b;
+        }
+    }
+}
+
+#[inline(always)]
+pub(crate) fn layer_norm(stream: &mut [f32], change: &[f32], bias: &[f32], gain: &[f32], shift: &[f32], epsilon: f32) {
+    let (width, tokens) = (bias.len(), stream.len() / bias.len());
+    for token in 0..tokens {
+        let places = (0..width / BLOCK).map(|b| (b * BLOCK, (b * tokens + token) * BLOCK));
+        let (mut sum, mut squares) = ([0f32; BLOCK], [0f32; BLOCK]);
+        for (column, at) in places.clone() {
+            for i in 0..BLOCK {
+                let x = stream[at + i] + change[at + i] + bias[column + i];
+                stream[at + i] = x;
+                sum[i] += x;
+            }
+        }
+        let mean = sum.iter().sum::<f32>() / width as f32;
+        for (_, at) in places.clone() {
+            for (x, square) in stream[at..at + BLOCK].iter_mut().zip(&mut squares) {
+                *x -= mean;
+                *square += *x * *x;
+            }
+        }
+        let scale = 1.0 / (squares.iter().sum::<f32>() / width as f32 + epsilon).sqrt();
+        for (column, at) in places {
+            for i in 0..BLOCK {
+                stream[at + i] = stream[at + i] * scale * gain[column + i] + shift[column + i];
+            }
+        }
+    }
+}
+
 #[inline(always)]
 pub(crate) fn quantise_all(values: &[f32], out: &mut [Quantised]) {
     for (chunk, slot) in values.as_chunks::<BLOCK>().0.iter().zip(out) {

@@ -114,6 +114,57 @@ proptest! {
     }
 
     #[test]
+    fn the_error_function_is_the_error_function(x in -4.0f64..4.0) {
+        let step = x / 4_000.0;
+        let slope = |k: i32| (-(step * (f64::from(k) + 0.5)).powi(2)).exp();
+        let integral = (0..4_000).map(slope).sum::<f64>() * step * std::f64::consts::FRAC_2_SQRT_PI;
+        let found = f64::from(portable::erf(x as f32));
+        prop_assert!((found - integral).abs() < 1e-6, "{x}: {found} against {integral}");
+    }
+
+    #[test]
+    fn a_norm_leaves_each_token_with_the_mean_and_spread_it_asks_for(seed in any::<u64>(), tokens in 1usize..9) {
+        let columns = 3 * BLOCK;
+        let (before, _) = activations(columns, tokens, seed);
+        let (change, _) = activations(columns, tokens, seed ^ 1);
+        let of = |seed: u64| activations(columns, 1, seed).0;
+        let (bias, gain, shift) = (of(seed ^ 2), of(seed ^ 3), of(seed ^ 4));
+        let place = |column: usize, token: usize| (column / BLOCK * tokens + token) * BLOCK + column % BLOCK;
+        let mut expected = vec![0.0; columns * tokens];
+        for token in 0..tokens {
+            let row: Vec<f64> = (0..columns).map(|c| f64::from(before[place(c, token)] + change[place(c, token)] + bias[c])).collect();
+            let mean = row.iter().sum::<f64>() / columns as f64;
+            let spread = (row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / columns as f64).sqrt();
+            for (c, x) in row.iter().enumerate() {
+                expected[place(c, token)] = ((x - mean) / spread * f64::from(gain[c]) + f64::from(shift[c])) as f32;
+            }
+        }
+        for level in Level::available() {
+            let mut stream = before.clone();
+            level.layer_norm(&mut stream, &change, &bias, &gain, &shift, 1e-12);
+            close(&expected, &stream, 1e-5);
+        }
+    }
+
+    #[test]
+    fn every_processor_bends_alike(seed in any::<u64>(), tokens in 1usize..9) {
+        let (values, _) = activations(BLOCK, tokens, seed);
+        let bias: [f32; BLOCK] = std::array::from_fn(|i| i as f32 / 64.0 - 0.2);
+        let normal = |x: f32| 0.5 * x * (1.0 + portable::erf(x / 2f32.sqrt()));
+        let expected: Vec<f32> = values.iter().zip(bias.iter().cycle()).map(|(x, b)| normal(x + b)).collect();
+        for level in Level::available() {
+            let mut out = vec![Quantised::ZERO; tokens];
+            level.gelu_quantise(&values, &bias, &mut out);
+            let bent: Vec<f32> = out.iter().flat_map(|q| q.bytes.map(|b| f32::from(b) * q.scale)).collect();
+            close(&expected, &bent, 0.01);
+            let mut plain = values.clone();
+            level.add_bias(&mut plain, &bias);
+            let sums: Vec<f32> = values.iter().zip(bias.iter().cycle()).map(|(x, b)| x + b).collect();
+            close(&sums, &plain, 1e-6);
+        }
+    }
+
+    #[test]
     fn every_processor_norms_and_gates_alike(seed in any::<u64>(), tokens in 1usize..9) {
         let (gate, _) = activations(BLOCK, tokens, seed);
         let (up, _) = activations(BLOCK, tokens, seed ^ 1);

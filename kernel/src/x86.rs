@@ -269,6 +269,9 @@ macro_rules! widened {
 widened! {
     fn norm_quantise(values: &[f32], weight: &[f32; BLOCK], scales: &[f32], out: &mut [Quantised]);
     fn gate_quantise(gate: &[f32], up: &[f32], out: &mut [Quantised]);
+    fn gelu_quantise(values: &[f32], bias: &[f32; BLOCK], out: &mut [Quantised]);
+    fn add_bias(panel: &mut [f32], bias: &[f32; BLOCK]);
+    fn layer_norm(stream: &mut [f32], change: &[f32], bias: &[f32], gain: &[f32], shift: &[f32], epsilon: f32);
     fn quantise_all(values: &[f32], out: &mut [Quantised]);
     fn squares(panel: &[f32], sums: &mut [f32]);
 }

@@ -136,7 +136,7 @@ Examples:
     /// Explain a key of a manifest.
     #[command(after_help = "Example:\n  singularity explain being.las.only")]
     Explain(Explain),
-    /// Fetch the embedded model, or tell where it is.
+    /// Fetch the embedded models, or tell where they are.
     #[command(subcommand)]
     Model(Model),
     /// Print a completion script for a shell.
@@ -353,10 +353,27 @@ pub(super) struct Explain {
 /// What to do about the embedded model.
 #[derive(Debug, Subcommand)]
 pub(super) enum Model {
-    /// Fetch the default model and check it.
-    Pull,
-    /// Print where the default model is.
-    Path,
+    /// Fetch a model and check it.
+    Pull(Weights),
+    /// Print where a model is.
+    Path(Weights),
+}
+
+/// One of the models that are fetched.
+#[derive(Debug, Args)]
+pub(super) struct Weights {
+    /// Which model: the one that writes and decides, or the one that compares meanings.
+    #[arg(value_enum, default_value_t = Fetched::Language, value_name = "MODEL")]
+    pub model: Fetched,
+}
+
+/// Names of the models that are fetched.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(super) enum Fetched {
+    /// SmolLM2-135M-Instruct, 98 MB.
+    Language,
+    /// all-MiniLM-L6-v2, 91 MB.
+    Embedding,
 }
 
 /// Arguments of `completion`.

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     decision::{BadRequest, Choice, Decision, DecisionError, DecisionRequest, OPTIONS, Readout, Terms},
     manifest::{Fleet, ModelSpec, Overrides, ProviderSpec, Sources, read},
-    model::Models,
+    model::{Models, pull},
     vocab::Name,
 };
 
@@ -143,7 +143,7 @@ pub(super) async fn ready(context: &Context, specs: &Specs, model: &Name) -> Res
     let (ground, _passing) = if fetches { (context.ground(context.home()?, &fleet), None) } else { context.look_ground(&fleet)? };
     if fetches {
         let bar = tokio::spawn(show_pulling(ground.weights.clone(), context.is_lively()));
-        let fetched = ground.weights.fetch().await;
+        let fetched = ground.weights.fetch(&pull::LANGUAGE).await;
         bar.abort();
         fetched.map_err(|error| Failure::new(Class::Upstream, error.message))?;
     }

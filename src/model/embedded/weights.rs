@@ -17,7 +17,7 @@ use candle_core::{
 };
 use half::f16;
 
-use singularity_kernel::{BLOCK, Eight, Four, GROUP, Matrix};
+use singularity_kernel::{BLOCK, Four, GROUP, Matrix, pack_rows};
 
 use super::error::EmbeddedError;
 
@@ -221,7 +221,7 @@ impl Source<'_> {
         }
         let mut blocks = Vec::new();
         for tensor in &tensors {
-            pack_eight(&self.floats(tensor)?, columns, &mut blocks);
+            pack_rows(&self.floats(tensor)?, columns, &mut blocks);
         }
         Ok(Matrix::Eight { columns, blocks })
     }
@@ -245,20 +245,6 @@ fn pack_four(data: &[u8], kind: GgmlDType, columns: usize, blocks: &mut Vec<Four
                 let nibbles = block.last_chunk::<16>().copied().unwrap_or_default();
                 (scale, offset, nibbles)
             })));
-        }
-    }
-}
-
-/// Quantises rows to eight bits; a last panel that is not full is filled with zeros.
-fn pack_eight(values: &[f32], columns: usize, blocks: &mut Vec<Eight>) {
-    for panel in values.chunks(columns * BLOCK) {
-        for g in 0..BLOCK / GROUP {
-            for b in 0..columns / BLOCK {
-                blocks.push(Eight::pack(std::array::from_fn(|r| {
-                    let start = (g * GROUP + r) * columns + b * BLOCK;
-                    panel.get(start..start + BLOCK).and_then(|row| <[f32; BLOCK]>::try_from(row).ok()).unwrap_or([0.0; BLOCK])
-                })));
-            }
         }
     }
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::diagnosis::{Area, Finding};
 use crate::{
     manifest::{ModelSpec, ProviderSpec, SecretSource, SurfaceSpec, TransportSpec},
-    model::embedded::pull,
+    model::pull,
     runtime::{AnimateError, Assignment, Ground, Inspection, SurfaceHealth, inspect},
     tool::check_most,
     vocab::{Name, chain},
@@ -116,7 +116,7 @@ fn served(spec: &ModelSpec) -> &str {
 
 fn embedded(ground: &Ground, subject: String, path: Option<&Path>) -> Finding {
     let is_own = path.is_some();
-    let path = path.map_or_else(|| pull::model_file(&ground.home.models()), Path::to_owned);
+    let path = path.map_or_else(|| pull::LANGUAGE.file(&ground.home.models()), Path::to_owned);
     match (std::fs::metadata(&path), is_own) {
         (Ok(facts), _) if facts.is_file() => {
             Finding::good(subject, Area::Upstream, format!("in this process, from {} ({} bytes)", path.display(), facts.len()))

@@ -9,9 +9,9 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::super::{Embedded, EmbeddedError, Sampling, chat, pull, token::Vocabulary, weights};
+use super::super::{Embedded, EmbeddedError, Sampling, chat, token::Vocabulary, weights};
 use crate::being::{ChatMessage, ChatRequest, Counter, Finish, ToolCall, ToolDefinition};
-use crate::model::ScoreRequest;
+use crate::model::{ScoreRequest, pull};
 
 const TWO: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 
@@ -21,7 +21,7 @@ fn file() -> Option<&'static Path> {
     let file = FILE.get_or_init(|| {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let models = root.join("target/models");
-        match pull::pull(&models, &mut |_| {}) {
+        match pull::LANGUAGE.pull(&models, &mut |_| {}) {
             Ok(file) => Some(file),
             Err(error) if std::env::vars_os().any(|(name, value)| name == "CI" && value == "true") => panic!("{error}"),
             Err(error) => {
