@@ -35,6 +35,7 @@ fn spawn(mark: &str, command: &[&str]) -> Spawn {
         cwd: None,
         confinement: Confinement::default(),
         talk: Talk::Of("test".to_owned()),
+        veil: None,
     }
 }
 

@@ -13,7 +13,11 @@ use std::{
 
 use las::{BINARY, GRACE, Setting, call, command, health, is_up, kill, restarts, setting, wait_until};
 use serde_json::json;
-use singularity::{manifest::SurfaceSpec, process::Backoff, surface::las::Las};
+use singularity::{
+    manifest::{SurfaceSpec, VariableSpec},
+    process::Backoff,
+    surface::las::Las,
+};
 
 /// A server that starts two helpers in sessions of their own, and ends when its stdin does; they do not.
 const HELPED: &str = "(setsid sleep 1000 &); setsid sh -c 'trap \"\" TERM; sleep 1000; :' & exec python3 -c \"$PROBE\"";
@@ -23,7 +27,7 @@ const SERVER: &str = "does what it is told";
 
 fn helped() -> SurfaceSpec {
     let mut spec = command(&["sh", "-c", HELPED]);
-    spec.env.insert("PROBE".to_owned(), include_str!("support/probe.py").to_owned());
+    spec.env.insert("PROBE".to_owned(), VariableSpec::Text(include_str!("support/probe.py").to_owned()));
     spec
 }
 

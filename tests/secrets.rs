@@ -21,7 +21,7 @@ use support::{
 };
 
 /// Every secret, by what it is for. Those in upper case are kept in variables, the others in files.
-const PLANTED: [(&str, &str); 7] = [
+const PLANTED: [(&str, &str); 9] = [
     ("model-key", "pl4nted-model-key-1111"),
     ("hmac", "pl4nted-hmac-2222"),
     ("GATE_BEARER", "pl4nted-gate-bearer-3333"),
@@ -29,6 +29,8 @@ const PLANTED: [(&str, &str); 7] = [
     ("LOCKED_BEARER", "pl4nted-locked-bearer-5555"),
     ("most", "pl4nted-most-token-6666"),
     ("UNUSED", "pl4nted-nobodys-7777"),
+    ("tool", "pl4nted-tool-token-8888"),
+    ("TOOL_KEY", "pl4nted-tool-key-9999"),
 ];
 
 /// What every planted secret begins with.
@@ -41,6 +43,28 @@ fn planted(what: &str) -> &'static str {
 fn is_variable(name: &str) -> bool {
     name.chars().all(|c| c.is_ascii_uppercase() || c == '_')
 }
+
+/// A server that says on every stream what it was given.
+const NEAR: &str = r#"
+import json, os, sys
+token = "you gave " + os.environ["TOOL_TOKEN"]
+def send(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+print(token, flush=True)
+print(token, file=sys.stderr, flush=True)
+for line in sys.stdin:
+    asked = json.loads(line)
+    method, id = asked.get("method"), asked.get("id")
+    if method == "initialize":
+        able = {"tools": {}}
+        send(id=id, result={"protocolVersion": "2025-11-25", "capabilities": able, "serverInfo": {"name": token, "version": "1"}})
+    elif method == "tools/list":
+        send(id=id, result={"tools": [{"name": "tell", "inputSchema": {"type": "object"}}]})
+    elif method == "tools/call":
+        send(id=id, result={"content": [{"type": "text", "text": token}]})
+    elif id is not None:
+        send(id=id, error={"code": -32601, "message": token})
+"#;
 
 /// A being's home whose servers all say back what they are told in confidence.
 struct Scene {
@@ -60,6 +84,7 @@ impl Scene {
             fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
         }
         home.write("work/leak.txt", planted("model-key"));
+        home.write("work/near.py", NEAR);
         let scene = Self {
             model: Server::start(think),
             // A gateway shares the secret that it checks signatures with.
@@ -100,7 +125,12 @@ url = "{}/mcp"
 bearer = {{ env = "LOCKED_BEARER" }}
 
 [surface.curious]
-command = ["sh", "-c", "env >&2; exit 3"]
+command = ["sh", "-c", "env >&2; env; exit 3"]
+env = {{ TOOL_TOKEN = {{ file = "secrets/tool" }}, TOOL_KEY = {{ env = "TOOL_KEY" }} }}
+
+[surface.near]
+command = ["python3", "{{workspace}}/near.py"]
+env = {{ TOOL_TOKEN = {{ file = "secrets/tool" }} }}
 
 [being.ada]
 model = ["gate", "scripted"]
@@ -151,6 +181,7 @@ fn think(seen: &Seen) -> Reply {
         2 => Reply::call("most_send_message", message("one")),
         3 => Reply::call("most_send_message", message("two")),
         4 => Reply::call("singularity_file_read", json!({ "path": "leak.txt" })),
+        5 => Reply::call("near__tell", json!({})),
         _ => Reply::say(&confidences(seen)),
     }
 }
@@ -214,7 +245,7 @@ fn a_secret_is_found_nowhere_that_it_was_not_sent_to() {
     print(&["apply", "-f", "ada.toml", "--detach"]);
     wait_until(SOON, "the being has lived its cycle", || {
         !scene.home.events("ada", "tool_finished").is_empty() && {
-            scene.model.seen().iter().any(|seen| seen.said_by("tool").len() == 5)
+            scene.model.seen().iter().any(|seen| seen.said_by("tool").len() == 6)
         }
     });
     wait_until(SOON, "the cycle has ended", || scene.said(&["get", "being/ada", "-o", "json"]).contains("\"cycle\": 1"));
@@ -224,10 +255,12 @@ fn a_secret_is_found_nowhere_that_it_was_not_sent_to() {
     for process in &processes {
         let environ = fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
         let line = fs::read_to_string(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default().replace('\0', " ");
-        // The daemon has the variables that it was started with, and its Las the one bearer that it must send.
+        // The daemon has the variables that it was started with, its Las those that it must send and give, and a server what it is given.
         let allowed = |leak: &String| match () {
             () if line.contains(" serve") => true,
-            () if line.contains(" las") => leak.contains(planted("LOCKED_BEARER")),
+            () if line.contains("near.py") => leak.contains(planted("tool")),
+            () if line.contains("env >&2") => ["tool", "TOOL_KEY"].iter().any(|given| leak.contains(planted(given))),
+            () if line.contains(" las") => ["LOCKED_BEARER", "TOOL_KEY"].iter().any(|given| leak.contains(planted(given))),
             () => false,
         };
         let found: Vec<String> = leaks(&environ).into_iter().filter(|leak| !allowed(leak)).collect();
@@ -241,6 +274,8 @@ fn a_secret_is_found_nowhere_that_it_was_not_sent_to() {
         &["describe", "being/ada"],
         &["describe", "surface/locked"],
         &["describe", "surface/curious"],
+        &["describe", "surface/near"],
+        &["get", "surface/near", "-o", "toml"],
         &["describe", "model/gate"],
         &["logs", "being/ada"],
         &["logs", "being/ada", "-o", "jsonl"],
@@ -262,8 +297,14 @@ fn a_secret_is_found_nowhere_that_it_was_not_sent_to() {
         .iter()
         .map(|event| event["result"].as_str().unwrap_or_default().to_owned())
         .collect();
-    assert_eq!(results.len(), 5, "{results:?}");
+    assert_eq!(results.len(), 6, "{results:?}");
     assert!(results.iter().all(|result| result.contains("[secret]")), "each was told one, and it was hidden: {results:#?}");
+
+    let log = fs::read_to_string(scene.home.path().join("daemon.log")).unwrap();
+    for said in [&printed["doctor -f ada.toml"], &log] {
+        assert!(said.contains("TOOL_TOKEN=[secret]") && said.contains("TOOL_KEY=[secret]"), "{said}");
+    }
+    assert!(log.contains("you gave [secret]"), "{log}");
 
     for (args, said) in &printed {
         assert_eq!(leaks(said.as_bytes()), [""; 0], "`singularity {args}` printed one");

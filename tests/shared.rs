@@ -17,7 +17,7 @@ use std::{
 
 use serde_json::{Value, json};
 use singularity::{
-    manifest::{Scope, SurfaceSpec},
+    manifest::{Scope, SurfaceSpec, VariableSpec},
     process::Backoff,
     surface::{
         CallError,
@@ -337,8 +337,9 @@ impl Commons {
     /// What one being has of a shared surface.
     async fn user(&self, name: &str, command: &[&str], more: &str) -> Las {
         let mut spec = SurfaceSpec { scope: Scope::Shared, ..las::command(command) };
-        spec.env.insert("TRACES".to_owned(), self.folder.path().to_str().unwrap().to_owned());
-        spec.env.insert("MORE".to_owned(), more.to_owned());
+        let text = |text: &str| VariableSpec::Text(text.to_owned());
+        spec.env.insert("TRACES".to_owned(), text(self.folder.path().to_str().unwrap()));
+        spec.env.insert("MORE".to_owned(), text(more));
         let mut setting = las::setting([(name, spec)]);
         setting.start.shared = Some(self.shared.clone());
         setting.las().await

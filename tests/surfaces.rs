@@ -16,7 +16,7 @@ use las::{GRACE, Setting, call, command, is_up, restarts, setting, surface, text
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Map, Value, json};
 use singularity::{
-    manifest::{ExternalLas, SecretSource, SurfaceSpec, TransportSpec},
+    manifest::{ExternalLas, SecretSource, SurfaceSpec, TransportSpec, VariableSpec},
     surface::{
         CallError, Remote,
         las::{Las, LasError},
@@ -72,7 +72,7 @@ async fn real_servers_of_two_ecosystems_are_joined_and_end_together() {
     let (Some(time), Some(git)) = (python("mcp-server-time", &[]), python("mcp-server-git", &[])) else { return };
     let Some(files) = node("@modelcontextprotocol/server-filesystem", &["{workspace}"]) else { return };
     let Some(mut memory) = node("@modelcontextprotocol/server-memory", &[]) else { return };
-    memory.env.insert("MEMORY_FILE_PATH".to_owned(), "{workspace}/memory.jsonl".to_owned());
+    memory.env.insert("MEMORY_FILE_PATH".to_owned(), VariableSpec::Text("{workspace}/memory.jsonl".to_owned()));
     let setting = setting([("time", time), ("git", git), ("files", files), ("memory", memory)]);
     let folder = setting.start.workspace.clone();
     let las = setting.las().await;
@@ -402,7 +402,7 @@ async fn a_flood_without_a_line_end_is_cut_off_and_nothing_else_stops() {
 async fn nothing_of_the_daemons_environment_reaches_a_surface() {
     let seen = |setting: &Setting| fs::read_to_string(setting.workspace.path().join("seen")).unwrap_or_default();
     let mut spy = command(&["sh", "-c", "env > {workspace}/seen; exec sleep 1000"]);
-    spy.env.insert("GIVEN".to_owned(), "{workspace}/x".to_owned());
+    spy.env.insert("GIVEN".to_owned(), VariableSpec::Text("{workspace}/x".to_owned()));
     let mut setting = setting([("spy", spy)]);
     setting.start.env.insert("OPENAI_API_KEY".to_owned(), "hush".to_owned());
     setting.start.patience = Duration::from_secs(2);

@@ -12,6 +12,7 @@ use super::cycle::CycleDocument;
 use super::decision::DecisionDocument;
 use super::most::MostDocument;
 use super::scalar::{Glob, HexDigest, HttpUrl, Identifier, Money, ObjectName, SizeText, SpanText, ToolName};
+use super::variable::VariableDocument;
 
 /// A whole manifest: any number of models, surfaces, caps, decisions, categories and beings, and the defaults that are merged under them.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -121,7 +122,7 @@ pub(crate) struct PriceDocument {
 }
 
 /// Where a secret is read from: a file that only its owner can read, an environment variable, or a credential of the service. The secret itself is never written in a manifest.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "Secret", extend("minProperties" = 1, "maxProperties" = 1))]
 pub(crate) struct SecretDocument {
@@ -152,8 +153,8 @@ pub(crate) struct SurfaceDocument {
     pub oauth: Option<OauthDocument>,
     /// Whose process it is: `being` starts one for each being, `shared` one for all beings of a daemon, in a folder of its own.
     pub scope: Option<ScopeName>,
-    /// Variables for the process, beside a clean environment; `{workspace}` is filled in.
-    pub env: BTreeMap<String, String>,
+    /// Variables for the process, beside a clean environment; `{workspace}` is filled in. A secret is named by its place, such as `{ file = "…" }`, and read at each start.
+    pub env: BTreeMap<String, VariableDocument>,
     /// How long one call may take.
     pub timeout: Option<SpanText>,
     /// Whether results of this surface may credit revenue, as those of `finance` and `trading` may.

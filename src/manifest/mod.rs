@@ -48,6 +48,7 @@ mod spec;
 mod terms;
 mod text;
 mod tree;
+mod variable;
 
 pub use explain::{Explanation, UnknownPath, explain};
 pub use load::{Form, Source, Sources, Stand, What, walk};
@@ -60,6 +61,6 @@ pub use settings::{SETTINGS, Setting, SettingForm, Variables};
 pub use spec::{
     BeingSpec, Boundary, BudgetSpec, CapSpec, CapabilitySpec, ChildrenSpec, ClientAuth, CycleSpec, ExternalLas, Fleet, Grant,
     LasSpec, LimitsSpec, Missed, ModelSpec, MostSpec, OauthSpec, PromptPolicy, ProviderSpec, SandboxSpec, Scope, SecretSource,
-    SurfaceSpec, ToolTerms, TransportSpec, selects,
+    SurfaceSpec, ToolTerms, TransportSpec, VariableSpec, selects,
 };
 pub use tree::{CategorySpec, DecisionSpec, EngineSpec, Route, SkillAction, SkillSpec};

@@ -17,6 +17,7 @@ use super::{
     problem::quoted,
     scalar::{self, Identifier, Money},
     terms::terms,
+    variable,
 };
 use crate::{
     being::{DeclaredIdentity, Price},
@@ -151,21 +152,11 @@ pub(crate) fn surface(document: &SurfaceDocument, cx: &mut Cx<'_>) -> Option<Sur
         Some(BoundaryName::Redact) => Boundary::Redact,
         _ => Boundary::Reject,
     };
-    bad_variables(document, cx);
+    let env = variable::resolve(document, cx);
     let trusted_revenue = document.trusted_revenue.unwrap_or(false);
     let terms = terms(document, cx);
     let (sandbox, limits) = confine::confinement(document, scope, cx);
-    Some(SurfaceSpec {
-        transport: transport?,
-        scope,
-        env: document.env.clone(),
-        timeout: timeout?,
-        trusted_revenue,
-        boundary,
-        terms,
-        sandbox,
-        limits,
-    })
+    Some(SurfaceSpec { transport: transport?, scope, env, timeout: timeout?, trusted_revenue, boundary, terms, sandbox, limits })
 }
 
 fn transport(document: &SurfaceDocument, cx: &mut Cx<'_>) -> Option<TransportSpec> {
@@ -215,16 +206,8 @@ fn workspace_in_shared(document: &SurfaceDocument, cx: &mut Cx<'_>) {
             cx.fault(&["command", &at.to_string()], message, hint());
         }
     }
-    for (name, _) in document.env.iter().filter(|(_, value)| value.contains(WORKSPACE)) {
+    for (name, _) in document.env.iter().filter(|(_, value)| value.text().is_some_and(|text| text.contains(WORKSPACE))) {
         cx.fault(&["env", name], message, hint());
-    }
-}
-
-fn bad_variables(document: &SurfaceDocument, cx: &mut Cx<'_>) {
-    for (name, value) in &document.env {
-        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-            cx.fault(&["env", name], format!("{} is not a variable that a process can have", quoted(name)), None);
-        }
     }
 }
 

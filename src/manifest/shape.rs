@@ -30,8 +30,9 @@ pub(crate) struct Misfit {
 
 /// What SPEC §2 names and this version does not do yet; never passed over in silence.
 const NOT_YET: [(&str, &[&str]); 3] = [("", &["platform"]), ("being.cycle", &["on"]), ("being.capabilities", &["platforms"])];
-/// The definition of a secret in the schema.
+/// The definitions of a secret in the schema, and of what may be one.
 const SECRET: &str = "SecretDocument";
+const VARIABLE: &str = "VariableDocument";
 const CATEGORY: &str = vocab::Kind::Category.as_str();
 /// The option of a decision that stands for no category.
 const NO_CATEGORY: &str = "none";
@@ -256,11 +257,11 @@ impl Field<'_> {
                 Some("use 1 to 128 of letters, digits, `-`, `_`, `.` and `:`".into()),
             ),
             ("HexDigest", _) => (format!("{spoken} must be 64 lowercase hexadecimal characters"), None),
-            (SECRET, _) if self.leaf == "credential" => (
+            (SECRET | VARIABLE, _) if self.leaf == "credential" => (
                 format!("{label} is not the name of a credential"),
                 Some("use letters, digits, `-`, `_`, `@` and `.`, not led by a `.`".into()),
             ),
-            (SECRET, _) => {
+            (SECRET | VARIABLE, _) => {
                 (format!("{label} is not the name of an environment variable"), Some("write { env = \"MODEL_KEY\" }".into()))
             }
             (_, "name") | ("ObjectName", _) => (
@@ -288,7 +289,7 @@ fn type_hint(wanted: &[&str], given: &Value) -> Option<String> {
         (["a whole number" | "a number"], Value::String(text)) if text.parse::<f64>().is_ok_and(f64::is_finite) => {
             Some(format!("write {text}, without quotes"))
         }
-        (["a text"], Value::Number(_) | Value::Bool(_)) => Some(format!("write \"{given}\", in quotes")),
+        (["a text"] | ["a text", "a table"], Value::Number(_) | Value::Bool(_)) => Some(format!("write \"{given}\", in quotes")),
         _ => None,
     }
 }

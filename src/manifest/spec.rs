@@ -75,13 +75,22 @@ pub enum SecretSource {
     Credential(String),
 }
 
+/// A variable of a surface's process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum VariableSpec {
+    Text(String),
+    /// Read whenever the process is started.
+    Secret(SecretSource),
+}
+
 /// An MCP server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SurfaceSpec {
     pub transport: TransportSpec,
     pub scope: Scope,
     /// Passed to the process beside a clean environment. `{workspace}` is filled in per being.
-    pub env: BTreeMap<String, String>,
+    pub env: BTreeMap<String, VariableSpec>,
     pub timeout: Span,
     pub trusted_revenue: bool,
     pub boundary: Boundary,

@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{
-    Confinement, Tail, Talk, sandbox_support, strays,
+    Confinement, Tail, Talk, Veil, sandbox_support, strays,
     supervise::{CONFINE, MODE},
     tail::spoken,
     voice::Voice,
@@ -31,7 +31,7 @@ const DRAIN_DEADLINE: Duration = Duration::from_secs(1);
 const OWED_AFTER: Duration = Duration::from_secs(1);
 
 /// What to run, and in what surroundings.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Spawn {
     /// This program's own binary, which is run as the supervisor.
     pub supervisor: PathBuf,
@@ -45,6 +45,8 @@ pub struct Spawn {
     pub confinement: Confinement,
     /// How the log has what it says on stderr.
     pub talk: Talk,
+    /// What is taken out of that, where the environment holds what nobody may read.
+    pub veil: Option<Veil>,
 }
 
 /// Why a child was not started.
@@ -106,7 +108,8 @@ impl Spawn {
             source,
         })?;
         let stderr = Tail::default();
-        let drain = process.stderr.take().map(|pipe| tokio::spawn(drain(pipe, stderr.clone(), self.talk.clone())));
+        let drain =
+            process.stderr.take().map(|pipe| tokio::spawn(drain(pipe, stderr.clone(), (self.talk.clone(), self.veil.clone()))));
         Ok(Child { stdin: process.stdin.take(), stdout: process.stdout.take(), stderr, drain, process })
     }
 
@@ -195,9 +198,10 @@ impl Drop for Child {
 }
 
 /// Reads all that comes, keeps the end of it, and brings it to the log.
-async fn drain(mut pipe: impl AsyncRead + Unpin, tail: Tail, talk: Talk) {
-    let relays = matches!(talk, Talk::Relay(_));
-    let mut voice = Voice::new(talk, Instant::now());
+async fn drain(mut pipe: impl AsyncRead + Unpin, tail: Tail, (talk, veil): (Talk, Option<Veil>)) {
+    // What is not kept as it comes is kept as people read it.
+    let by_line = matches!(talk, Talk::Relay(_)) || veil.is_some();
+    let mut voice = Voice::new(talk, veil, Instant::now());
     let mut buffer = [0_u8; 4_096];
     let mut owes = false;
     loop {
@@ -207,7 +211,7 @@ async fn drain(mut pipe: impl AsyncRead + Unpin, tail: Tail, talk: Talk) {
             Ok(Ok(count @ 1..)) => {
                 let bytes = buffer.get(..count).unwrap_or_default();
                 let plain = voice.hear(bytes, Instant::now());
-                tail.feed(if relays { &plain } else { bytes });
+                tail.feed(if by_line { &plain } else { bytes });
             }
             Ok(_) => break,
             Err(_) => {}
@@ -215,7 +219,7 @@ async fn drain(mut pipe: impl AsyncRead + Unpin, tail: Tail, talk: Talk) {
         owes = voice.catch_up(Instant::now());
     }
     let plain = voice.end(Instant::now());
-    if relays {
+    if by_line {
         tail.feed(&plain);
     }
 }

@@ -46,6 +46,7 @@ mod strays;
 mod supervise;
 mod tail;
 mod tree;
+mod veil;
 mod voice;
 
 pub use allowance::Allowance;
@@ -57,4 +58,5 @@ pub use limits::Limits;
 pub use sandbox::{Sandbox, SandboxSupport, sandbox_support};
 pub use supervise::supervise;
 pub use tail::Tail;
+pub use veil::Veil;
 pub use voice::Talk;

@@ -3,8 +3,9 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::{
-    Allowance,
+    Allowance, Veil,
     tail::{MAX_LINE, printable},
+    veil::MAX_VEILED,
 };
 
 /// Lines that may come at once, and that come back in a second.
@@ -28,6 +29,7 @@ pub enum Talk {
 #[derive(Debug)]
 pub(super) struct Voice {
     talk: Talk,
+    veil: Option<Veil>,
     open: Vec<u8>,
     allowance: Allowance,
 }
@@ -40,9 +42,9 @@ struct Record {
 }
 
 impl Voice {
-    pub(super) fn new(talk: Talk, now: Instant) -> Self {
+    pub(super) fn new(talk: Talk, veil: Option<Veil>, now: Instant) -> Self {
         let times = if matches!(talk, Talk::Relay(_)) { RELAYED } else { 1 };
-        Self { talk, open: Vec::new(), allowance: Allowance::new(MAX_BURST * times, LINES_PER_SECOND * times, now) }
+        Self { talk, veil, open: Vec::new(), allowance: Allowance::new(MAX_BURST * times, LINES_PER_SECOND * times, now) }
     }
 
     /// Takes in what was read, logs whole lines as far as they are allowed, and yields them as people read them.
@@ -79,9 +81,10 @@ impl Voice {
     }
 
     const fn max_line(&self) -> usize {
-        match self.talk {
-            Talk::Of(_) => MAX_LINE,
-            Talk::Relay(_) => MAX_RECORD,
+        match (&self.talk, &self.veil) {
+            (Talk::Of(_), None) => MAX_LINE,
+            (Talk::Of(_), Some(_)) => MAX_VEILED,
+            (Talk::Relay(_), _) => MAX_RECORD,
         }
     }
 
@@ -92,7 +95,7 @@ impl Voice {
         };
         let (level, surface, text) = match record {
             Some(record) => record.read(name),
-            None => ("INFO".to_owned(), name.clone(), printable(line)),
+            None => ("INFO".to_owned(), name.clone(), self.veil.as_ref().map_or_else(|| printable(line), |veil| veil.line(line))),
         };
         if !text.is_empty() && self.allowance.take(now) {
             if let Some(count) = self.allowance.owed(now) {
@@ -142,7 +145,7 @@ mod tests {
     #[test]
     fn a_record_of_las_is_read_as_people_read_it() {
         let now = Instant::now();
-        let mut voice = Voice::new(Talk::Relay("las".to_owned()), now);
+        let mut voice = Voice::new(Talk::Relay("las".to_owned()), None, now);
         let record = br#"{"level":"WARN","fields":{"message":"it is down","surface":"files","restarts":3}}"#;
         assert_eq!(voice.hear(&[record.as_slice(), b"\nno rec"].concat(), now), b"it is down restarts=3\n");
         assert_eq!(voice.hear(b"ord\x1b[31m\n", now), b"no record[31m\n");
@@ -151,10 +154,27 @@ mod tests {
     #[test]
     fn a_line_without_an_end_is_bounded() {
         let now = Instant::now();
-        let mut voice = Voice::new(Talk::Of("files".to_owned()), now);
+        let mut voice = Voice::new(Talk::Of("files".to_owned()), None, now);
         for _ in 0..100 {
             assert_eq!(voice.hear(&[b'x'; 1_000], now), b"");
         }
         assert_eq!(voice.open.len(), MAX_LINE);
+    }
+
+    #[test]
+    fn what_nobody_may_read_is_not_shown_where_a_long_line_is_cut_off() {
+        let now = Instant::now();
+        let veil = Veil::new(|text| text.replace("hush", "[secret]"));
+        for (before, shown) in [(MAX_LINE - 2, "[s"), (MAX_LINE + 10, "")] {
+            let mut voice = Voice::new(Talk::Of("files".to_owned()), Some(veil.clone()), now);
+            let line = format!("{}hush\n", "x".repeat(before));
+            let said =
+                [&line.as_bytes()[..before + 2], &line.as_bytes()[before + 2..]].map(|piece| voice.hear(piece, now)).concat();
+            let expected = format!("{}{shown}\n", "x".repeat(before.min(MAX_LINE)));
+            assert_eq!(String::from_utf8(said).unwrap(), expected);
+        }
+        let mut voice = Voice::new(Talk::Of("files".to_owned()), Some(veil), now);
+        let said = voice.hear(format!("{}hush\n", "x".repeat(MAX_VEILED - 2)).as_bytes(), now);
+        assert!(String::from_utf8(said).unwrap().starts_with("a line of more than"), "half a secret is none that is found");
     }
 }

@@ -7,7 +7,7 @@
 //! # Guarantees
 //! - A file is used only when it is a regular file and no link, belongs to the user of this process, can be read by nobody else, holds
 //!   text, is not empty and at most 64 KiB long. What is checked is the file that is read, not its name.
-//! - A credential is a file of the folder that systemd made for the service and told of in [`CREDENTIALS`]. It may also belong to root
+//! - A credential is a file of the folder that systemd made for the service and told of in `CREDENTIALS_DIRECTORY`. It may also belong to root
 //!   and be open to the service by an access control list, which shows as rights of a group; never to others, and never to write.
 //! - A [`Secret`] is in no `Debug` text, and no error holds one.
 //! - [`Secrets::hide`] takes every secret that was read here out of a text that someone else wrote: a server may say back what it was
@@ -22,4 +22,4 @@ mod keep;
 mod read;
 
 pub use keep::{Kept, Turn};
-pub use read::{CREDENTIALS, Environment, Secret, SecretError, Secrets, read};
+pub use read::{Environment, Secret, SecretError, Secrets, read, variable};

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::manifest::SecretSource;
 
 /// The variable in which systemd tells a service where its credentials are.
-pub const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
+const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 /// No secret is longer.
 pub(super) const MAX_SECRET_BYTES: u64 = 64 * 1024;
 /// How many secrets are remembered to be hidden; the oldest make room.
@@ -87,17 +87,26 @@ impl Secret {
         &self.0
     }
 
-    /// Takes the secret out of a text that someone else wrote, also where it stands in JSON.
+    /// Takes the secret out of a text that someone else wrote, also where it stands in JSON, and where only a line of it does.
     pub fn hide<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        if self.0.len() < MIN_HIDDEN_BYTES {
-            return Cow::Borrowed(text);
+        let whole = hidden(text, &self.0);
+        if !self.0.contains('\n') {
+            return whole;
         }
-        let plain = replaced(text, &self.0);
-        let quoted = Value::from(self.0.as_str()).to_string();
-        match quoted.get(1..quoted.len().saturating_sub(1)) {
-            Some(escaped) if escaped != self.0 => Cow::Owned(replaced(&plain, escaped).into_owned()),
-            _ => plain,
-        }
+        let text = self.0.lines().fold(whole.into_owned(), |text, line| hidden(&text, line).into_owned());
+        Cow::Owned(text)
+    }
+}
+
+fn hidden<'t>(text: &'t str, secret: &str) -> Cow<'t, str> {
+    if secret.len() < MIN_HIDDEN_BYTES {
+        return Cow::Borrowed(text);
+    }
+    let plain = replaced(text, secret);
+    let quoted = Value::from(secret).to_string();
+    match quoted.get(1..quoted.len().saturating_sub(1)) {
+        Some(escaped) if escaped != secret => Cow::Owned(replaced(&plain, escaped).into_owned()),
+        _ => plain,
     }
 }
 
@@ -188,6 +197,15 @@ pub fn read(source: &SecretSource, variable: &dyn Fn(&str) -> Option<String>) ->
             let path = folder.map(|folder| Path::new(&folder).join(name)).ok_or_else(|| SecretError::NoService(name.clone()))?;
             checked(&path, Keeper::ServiceManager)
         }
+    }
+}
+
+/// The variable that is looked up to find a secret.
+pub fn variable(source: &SecretSource) -> Option<&str> {
+    match source {
+        SecretSource::Env(name) => Some(name),
+        SecretSource::Credential(_) => Some(CREDENTIALS),
+        SecretSource::File(_) => None,
     }
 }
 
@@ -373,6 +391,9 @@ mod tests {
         assert_eq!(secrets.hide(one), "key [secret] is wrong, [secret]!");
         assert_eq!(secrets.clone().hide(two), r#"[secret] and {"key":"[secret]"}"#);
         assert_eq!(format!("{secrets:?} {:?}", Secret("hunter2".into())), "Secrets Secret");
+        let key = Secret("BEGIN\nc3VyZWx5\n==\nEND\n".into());
+        assert_eq!(key.hide("key: c3VyZWx5 =="), "key: [secret] ==", "a log has it line by line");
+        assert_eq!(key.hide(r#"{"key":"BEGIN\nc3VyZWx5\n==\nEND\n"}"#), r#"{"key":"[secret]"}"#);
     }
 
     #[tokio::test]

@@ -21,6 +21,7 @@
 mod answer;
 mod ask;
 mod callers;
+mod given;
 mod keeper;
 pub mod las;
 mod listen;

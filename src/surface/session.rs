@@ -17,6 +17,7 @@ use tokio_util::{
 
 use super::{
     ask::Asks,
+    given::Given,
     listen,
     oauth::{self, Caller},
     relay::{Relay, Relayed},
@@ -57,8 +58,8 @@ pub(super) struct Aim {
 /// The way to an MCP server.
 #[derive(Debug, Clone)]
 pub(super) enum Reach {
-    /// A process that speaks on its standard streams, probed for the newest protocol.
-    Command(Spawn),
+    /// A process that speaks on its standard streams, probed for the newest protocol, and the secrets that it is given.
+    Command { spawn: Spawn, given: Given },
     /// A Las: greeted by `initialize` at once; what it joins is told in the greeting.
     Las { spawn: Spawn, joins: Option<(String, JsonObject)> },
     /// Streamable HTTP.
@@ -82,6 +83,8 @@ pub enum OpenError {
     Spawn(#[from] SpawnError),
     #[error(transparent)]
     Secret(#[from] SecretError),
+    #[error("the secret for `env.{variable}` holds a NUL, which no variable can")]
+    Unfit { variable: String },
     #[error("{what} cannot be shown a token: {because}")]
     NoToken { what: String, because: String },
     #[error("{what} did not answer within {patience:?}{stderr}")]
@@ -192,14 +195,15 @@ impl Aim {
     /// The surface as people know it: its command line or its address.
     fn what(&self) -> String {
         match &self.reach {
-            Reach::Command(spawn) | Reach::Las { spawn, .. } => format!("`{}`", spawn.line()),
+            Reach::Command { spawn, .. } | Reach::Las { spawn, .. } => format!("`{}`", spawn.line()),
             Reach::Url { url, .. } => format!("`{url}`"),
         }
     }
 
-    /// Takes the bearer out of a text that the server may have written.
+    /// Takes the secrets that the server has out of a text that it may have written.
     pub(super) fn hide(&self, text: &str) -> String {
         match &self.reach {
+            Reach::Command { given, .. } => given.veil().map_or_else(|| text.to_owned(), |veil| veil.hide(text)),
             Reach::Url { shows: Shows::Bearer(source, env), .. } => {
                 let bearer = secret::read(source, &|name| env.get(name).cloned());
                 bearer.map_or_else(|_| text.to_owned(), |bearer| bearer.hide(text).into_owned())
@@ -269,10 +273,14 @@ impl Aim {
         let ear = Relayed { ear: Ear { config: self.config(), asks: self.asks.clone() }, relay: self.relay.clone() };
         let close = CancellationToken::new();
         let service = match &self.reach {
-            Reach::Command(spawn) | Reach::Las { spawn, .. } => {
+            Reach::Command { spawn, .. } | Reach::Las { spawn, .. } => {
+                let spawn = match &self.reach {
+                    Reach::Command { given, .. } => given.to(spawn).await?,
+                    _ => spawn.clone(),
+                };
                 let started = child.insert(spawn.start().map_err(OpenError::from)?);
                 let Some((stdin, stdout)) = started.take_pipes() else { return Err(OpenError::from(SpawnError::Empty).into()) };
-                let lines = Lines::new(self.name.clone(), stdout, stdin, self.max_message(), Arc::clone(faults));
+                let lines = Lines::new(self.name.clone(), stdout, stdin, self.max_message(), Arc::clone(faults)).veiled(spawn.veil);
                 let lines = Heard { inner: lines, faults: Arc::clone(faults) };
                 serve_client_with_lifecycle_and_ct(ear, lines, lifecycle, close.clone()).await
             }
@@ -333,7 +341,7 @@ impl Aim {
     fn lifecycle(&self) -> ClientLifecycleMode {
         match self.reach {
             Reach::Las { .. } => ClientLifecycleMode::Initialize,
-            Reach::Command(_) | Reach::Url { .. } => ClientLifecycleMode::Auto {
+            Reach::Command { .. } | Reach::Url { .. } => ClientLifecycleMode::Auto {
                 preferred_versions: vec![ProtocolVersion::LATEST],
                 legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
             },

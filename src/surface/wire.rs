@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use super::quick::Quick;
-use crate::process::Allowance;
+use crate::process::{Allowance, Veil};
 
 /// How many messages that answer nothing are heard, at once and in a second: what a server says unasked costs memory until it is handled.
 const UNASKED: u32 = 1_000;
@@ -120,6 +120,8 @@ pub(super) struct Lines<R, W> {
     max_line: usize,
     write: Arc<Mutex<Option<W>>>,
     faults: Arc<Faults>,
+    /// What is taken out of a line before it is shown in the log.
+    veil: Option<Veil>,
     unasked: Allowance,
 }
 
@@ -135,8 +137,14 @@ impl<R: AsyncRead + Unpin, W> Lines<R, W> {
             max_line,
             write: Arc::new(Mutex::new(Some(write))),
             faults,
+            veil: None,
             unasked: Allowance::new(UNASKED, UNASKED, Instant::now()),
         }
+    }
+
+    /// The same, with what nobody may read taken out of what the log has of it.
+    pub(super) fn veiled(self, veil: Option<Veil>) -> Self {
+        Self { veil, ..self }
     }
 
     /// Reads up to the next line end, and tells where in `self.ahead` the line is. `None` at the end of the stream, and when the line is
@@ -182,7 +190,9 @@ impl<R: AsyncRead + Unpin, W> Lines<R, W> {
     fn skip(&self, line: &[u8]) {
         let count = self.faults.rubbish.fetch_add(1, Ordering::Relaxed) + 1;
         if count.is_power_of_two() {
-            let shown = line.get(..MAX_SAMPLE).unwrap_or(line).escape_ascii();
+            let plain = self.veil.as_ref().map(|veil| veil.hide(&String::from_utf8_lossy(line)).into_bytes());
+            let plain = plain.as_deref().unwrap_or(line);
+            let shown = plain.get(..MAX_SAMPLE).unwrap_or(plain).escape_ascii();
             tracing::warn!(surface = %self.name, count, line = %shown, "a line is no message; skipped");
         }
     }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     being::{Form, Mind, Outcome, Status, ToolCall, ToolDefinition},
-    manifest::{Boundary, CapabilitySpec, MostSpec, SurfaceSpec, TransportSpec},
+    manifest::{Boundary, CapabilitySpec, MostSpec, SurfaceSpec, TransportSpec, VariableSpec},
     secret::Secrets,
     surface::{Asked, CallError, Keyring, Remote},
     vocab::{Name, Timestamp},
@@ -214,8 +214,8 @@ impl Toolbox {
         self.told(tool, outcome, mode)
     }
 
-    /// Learns the bearer or the token that Las sends to the surface of a tool, so that it is hidden where the surface says it back.
-    async fn know_bearer(&self, tool: &str) {
+    /// Learns what the surface of a tool is told in confidence, by Las or in its environment, so that it is hidden where it says it back.
+    async fn know_secrets(&self, tool: &str) {
         let Some((name, spec)) = self.surfaces.iter().find(|(name, _)| surface_of(tool) == Some(name.as_str())) else { return };
         // What cannot be read was not sent either.
         match &spec.transport {
@@ -225,6 +225,11 @@ impl Toolbox {
             }
             TransportSpec::Url { bearer: Some(source), .. } => drop(self.secrets.read(source).await),
             TransportSpec::Url { .. } | TransportSpec::Command(_) => {}
+        }
+        for variable in spec.env.values() {
+            if let VariableSpec::Secret(source) = variable {
+                drop(self.secrets.read(source).await);
+            }
         }
     }
 
@@ -236,7 +241,7 @@ impl Toolbox {
         let asked = trusted.then(|| arguments.clone());
         let theirs = self.theirs.get(tool).map_or(tool, String::as_str);
         let answer = remote.call(theirs, arguments).await;
-        self.know_bearer(tool).await;
+        self.know_secrets(tool).await;
         match answer {
             Ok(raw) => self.answered(tool, result::read(raw), mode, asked.as_ref()),
             Err(CallError::Failed { code, message }) => self.told(tool, Outcome::failed(code, message), Boundary::Redact),
@@ -277,7 +282,7 @@ impl Toolbox {
 
     /// What a server asks of a person, where it may be shown: it passes the boundary like an answer. The error is the rule that it broke.
     pub async fn form(&self, tool: &str, asked: Asked) -> Result<Form, String> {
-        self.know_bearer(tool).await;
+        self.know_secrets(tool).await;
         let Asked { message, schema, url } = asked;
         let mut shown = json!({ "message": message, "schema": schema, "url": url });
         self.secrets.hide_in(&mut shown);

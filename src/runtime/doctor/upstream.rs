@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::diagnosis::{Area, Finding};
 use crate::{
-    manifest::{ModelSpec, ProviderSpec, SecretSource, SurfaceSpec, TransportSpec},
+    manifest::{ModelSpec, ProviderSpec, SecretSource, SurfaceSpec, TransportSpec, VariableSpec},
     model::pull,
     runtime::{AnimateError, Assignment, Ground, Inspection, SurfaceHealth, inspect},
     tool::check_most,
@@ -31,6 +31,11 @@ pub(super) async fn secrets<'a>(
         }
     }
     for (name, spec) in &assignment.surfaces {
+        for (variable, value) in &spec.env {
+            if let VariableSpec::Secret(source) = value {
+                sources.push((format!("surface/{name} env.{variable}"), source.clone()));
+            }
+        }
         let TransportSpec::Url { bearer, oauth, .. } = &spec.transport else { continue };
         sources.extend(bearer.iter().map(|bearer| (format!("surface/{name} bearer"), bearer.clone())));
         let (secret, key) = oauth.as_ref().map_or((None, None), |oauth| (oauth.client_secret.clone(), oauth.private_key.clone()));

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    manifest::{LimitsSpec, OauthSpec, SandboxSpec, SecretSource, SurfaceSpec, TransportSpec},
+    manifest::{LimitsSpec, OauthSpec, SandboxSpec, SecretSource, SurfaceSpec, TransportSpec, VariableSpec},
     process::{Backoff, Confinement, Limits, Sandbox},
-    secret::CREDENTIALS,
+    secret,
     vocab::{Name, Span},
 };
 
@@ -40,7 +40,7 @@ pub(super) struct LasConfig {
 #[serde(deny_unknown_fields)]
 pub(super) struct Joined {
     pub(super) way: Way,
-    pub(super) env: BTreeMap<String, String>,
+    pub(super) env: BTreeMap<String, VariableSpec>,
     pub(super) timeout: Span,
     #[serde(default)]
     pub(super) confinement: Confinement,
@@ -89,22 +89,10 @@ impl LasConfig {
         Self { surfaces, workspace: workspace.to_owned(), patience, pace, tokens: tokens.to_owned() }
     }
 
-    /// The variables that hold bearers or tell where credentials are, which Las must see.
-    pub(super) fn bearer_variables<'a>(&'a self) -> BTreeSet<&'a str> {
-        let variable = |source: &'a SecretSource| match source {
-            SecretSource::Env(name) => Some(name.as_str()),
-            SecretSource::Credential(_) => Some(CREDENTIALS),
-            SecretSource::File(_) => None,
-        };
-        let of = move |joined: &'a Joined| match &joined.way {
-            Way::Url { bearer: Some(Bearer::Env(name)), .. } => vec![name.as_str()],
-            Way::Url { bearer: Some(Bearer::Credential(_)), .. } => vec![CREDENTIALS],
-            Way::Url { oauth: Some(oauth), .. } => {
-                [&oauth.client_secret, &oauth.private_key].into_iter().flatten().filter_map(variable).collect()
-            }
-            _ => Vec::new(),
-        };
-        self.surfaces.values().flat_map(of).collect()
+    /// The variables that hold secrets or tell where credentials are, which Las must see.
+    pub(super) fn secret_variables(&self) -> BTreeSet<String> {
+        let sources = self.surfaces.values().flat_map(Joined::sources);
+        sources.filter_map(|source| secret::variable(&source).map(str::to_owned)).collect()
     }
 
     /// The configuration as the value of the capability.
@@ -133,6 +121,22 @@ impl LasConfig {
 }
 
 impl Joined {
+    /// Where the secrets are that it needs.
+    fn sources(&self) -> Vec<SecretSource> {
+        let given = self.env.values().filter_map(|variable| match variable {
+            VariableSpec::Secret(source) => Some(source.clone()),
+            VariableSpec::Text(_) => None,
+        });
+        let shown: Vec<SecretSource> = match &self.way {
+            Way::Url { oauth: Some(oauth), .. } => {
+                [&oauth.client_secret, &oauth.private_key].into_iter().flatten().cloned().collect()
+            }
+            Way::Url { bearer, .. } => bearer.iter().cloned().map(SecretSource::from).collect(),
+            Way::Command(_) => Vec::new(),
+        };
+        given.chain(shown).collect()
+    }
+
     /// Tells whether the two are one process or connection; how long a call may take is its caller's own.
     pub(super) fn is_same_server(&self, other: &Self) -> bool {
         let Self { way, env, timeout: _, confinement } = self;
@@ -148,7 +152,11 @@ impl Joined {
                 Way::Url { url: url.clone(), bearer: bearer.clone().map(Bearer::from), oauth: oauth.clone() }
             }
         };
-        let env = spec.env.iter().map(|(name, value)| (name.clone(), fill(value))).collect();
+        let variable = |variable: &VariableSpec| match variable {
+            VariableSpec::Text(text) => VariableSpec::Text(fill(text)),
+            VariableSpec::Secret(source) => VariableSpec::Secret(source.clone()),
+        };
+        let env = spec.env.iter().map(|(name, value)| (name.clone(), variable(value))).collect();
         let filled = |paths: &[String]| paths.iter().map(|path| PathBuf::from(fill(path))).collect();
         let sandbox = |spec: &SandboxSpec| Sandbox {
             network: spec.network,
@@ -208,7 +216,10 @@ mod tests {
         SurfaceSpec {
             transport,
             scope: Scope::Being,
-            env: BTreeMap::from([("HERE".to_owned(), "{workspace}/x".to_owned())]),
+            env: BTreeMap::from([
+                ("HERE".to_owned(), VariableSpec::Text("{workspace}/x".to_owned())),
+                ("KEY".to_owned(), VariableSpec::Secret(SecretSource::Env("SPARE_KEY".to_owned()))),
+            ]),
             timeout: Span::from_secs(120),
             trusted_revenue: false,
             boundary: Boundary::Reject,
@@ -236,7 +247,7 @@ mod tests {
         let config = config(&["files"]);
         let joined = config.surfaces.values().next().unwrap();
         assert_eq!(joined.way, Way::Command(vec!["serve".to_owned(), "/w/ada".to_owned()]));
-        assert_eq!(joined.env.get("HERE").map(String::as_str), Some("/w/ada/x"));
+        assert_eq!(joined.env.get("HERE"), Some(&VariableSpec::Text("/w/ada/x".to_owned())));
         assert_eq!(joined.confinement.sandbox.as_ref().unwrap().write, [PathBuf::from("/w/ada")]);
     }
 
@@ -255,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn only_variables_that_hold_bearers_are_passed_on() {
+    fn only_variables_that_hold_secrets_are_passed_on() {
         let variable = |name: &str| Some(SecretSource::Env(name.to_owned()));
         let url = || "http://127.0.0.1:1/mcp".to_owned();
         let remote = spec(TransportSpec::Url { url: url(), bearer: variable("TOKEN"), oauth: None });
@@ -278,7 +289,8 @@ mod tests {
             let surfaces = names.into_iter().zip(surfaces).collect();
             LasConfig::new(&surfaces, (Path::new("/w"), Path::new("/h/oauth")), Span::from_secs(1), Backoff::default())
         };
-        assert_eq!(of(vec![given]).bearer_variables(), BTreeSet::from(["CREDENTIALS_DIRECTORY"]));
-        assert_eq!(of(vec![remote, asking]).bearer_variables(), BTreeSet::from(["HUSH", "TOKEN"]));
+        let variables = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+        assert_eq!(of(vec![given]).secret_variables(), variables(&["CREDENTIALS_DIRECTORY", "SPARE_KEY"]));
+        assert_eq!(of(vec![remote, asking]).secret_variables(), variables(&["HUSH", "SPARE_KEY", "TOKEN"]));
     }
 }

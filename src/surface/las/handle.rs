@@ -247,8 +247,8 @@ impl LasStart {
             None => {
                 let config =
                     LasConfig::new(&self.surfaces, (&self.workspace, &self.tokens), Span::from(self.patience), self.pace.clone());
-                let bearers = config.bearer_variables().into_iter();
-                env.extend(bearers.filter_map(|name| Some((name.to_owned(), self.env.get(name)?.clone()))));
+                let secret = config.secret_variables().into_iter();
+                env.extend(secret.filter_map(|name| self.env.get(&name).map(|value| (name, value.clone()))));
                 let command = vec![self.program.to_string_lossy().into_owned(), "las".to_owned()];
                 (command, Some((KEY.to_owned(), config.to_capability())))
             }
@@ -261,6 +261,7 @@ impl LasStart {
             cwd: Some(self.workspace.clone()),
             confinement: Confinement::default(),
             talk: talk("las".to_owned()),
+            veil: None,
         };
         let patience = self.patience.saturating_add(MARGIN);
         let (reach, pace, asks) = (Reach::Las { spawn, joins }, self.pace.clone(), Asks::new(asks));

@@ -32,7 +32,8 @@
 //!
 //! # What passes between the two
 //! - What to join travels in the `initialize` request, as the experimental capability `singularity.las/1`: nothing is on a command
-//!   line, in a file or in the environment. Secrets do not travel: a bearer's *source* does, and Las reads it at each connection.
+//!   line, in a file or in the environment. Secrets do not travel: their *sources* do, and Las reads them at each
+//!   connection and at each start of a process.
 //! - The state of each surface comes back in `_meta` of the tool list, and a change is told by `notifications/tools/list_changed`.
 //! - What became of a call that failed comes back in `data` of the JSON-RPC error, so that *no* and *unknown* stay two things.
 //!

@@ -2,9 +2,11 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use super::config::{Joined, Way};
 use crate::{
+    manifest::VariableSpec,
     process::{Spawn, Talk},
     surface::{
         Keyring,
+        given::Given,
         session::{Reach, Shows},
     },
     vocab::Name,
@@ -22,7 +24,7 @@ pub(super) struct Place<'a> {
     pub(super) folder: &'a Path,
     /// Where tokens are kept.
     pub(super) tokens: &'a Path,
-    /// Of this process: `PATH` is passed on, and bearers may be in it.
+    /// Of this process: `PATH` is passed on, and secrets may be in it.
     pub(super) env: &'a BTreeMap<String, String>,
 }
 
@@ -30,16 +32,23 @@ pub(super) struct Place<'a> {
 pub(super) fn reach(name: &Name, joined: Joined, place: Place<'_>) -> Reach {
     match joined.way {
         Way::Command(command) => {
-            let mut env = clean(place.env);
-            env.extend(joined.env);
-            Reach::Command(Spawn {
+            let (mut env, mut secrets) = (clean(place.env), BTreeMap::new());
+            for (name, variable) in joined.env {
+                match variable {
+                    VariableSpec::Text(text) => drop(env.insert(name, text)),
+                    VariableSpec::Secret(source) => drop(secrets.insert(name, source)),
+                }
+            }
+            let spawn = Spawn {
                 supervisor: place.program.to_owned(),
                 command,
                 env,
                 cwd: Some(place.folder.to_owned()),
                 confinement: joined.confinement,
                 talk: Talk::Of(name.to_string()),
-            })
+                veil: None,
+            };
+            Reach::Command { spawn, given: Given::new(secrets, place.env) }
         }
         Way::Url { url, bearer, oauth } => {
             let env = place.env.clone();
