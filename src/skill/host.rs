@@ -101,6 +101,7 @@ impl Host {
             cwd: Some(grant.folder.clone()),
             confinement: grant.confinement(),
             talk: Talk::Of(body.name.to_string()),
+            veil: None,
         };
         let mut child = spawn.start().map_err(PlaceError::from)?;
         let Some((to, from)) = child.take_pipes() else { return Err(PlaceError::Spawn(SpawnError::Empty).into()) };
