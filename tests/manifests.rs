@@ -157,7 +157,7 @@ proptest! {
     #[test]
     fn no_manifest_like_text_makes_the_reader_panic(
         lines in prop::collection::vec(
-            "(\\[(model|surface|being|defaults)(\\.[a-z]{1,2}){0,2}\\]|(provider|model|las|cycle|budget|grant|env|command|replicas|workspace) = (\"[a-z*\\[{]{0,4}\"|[0-9]{1,3}|-0\\.0|\\[\\]|\\[\"a\", 1\\]|\\{ only = [1-9], starting = \"1\" \\}|true|1979-05-27))",
+            "(\\[(model|surface|category|decision|being|defaults)(\\.[a-z]{1,2}){0,2}\\]|(provider|model|engine|skill|config|secret|categories|route|las|cycle|budget|grant|env|command|replicas|workspace) = (\"[a-z*\\[{]{0,4}\"|[0-9]{1,3}|-0\\.0|\\[\\]|\\[\"a\", 1\\]|\\{ only = [1-9], starting = \"1\" \\}|true|1979-05-27))",
             0..12,
         )
     ) {

@@ -15,14 +15,15 @@ fn fleet() -> impl Strategy<Value = Fleet> {
     let being = prop::option::of((0..3u8, 0..2u8, 0..3u8, 0..2u8, any::<bool>(), 0..2u8));
     (being.clone(), being, prop::option::of(0..2u8), 0..2u8).prop_map(|(ada, bob, surface, model)| {
         let mut text = format!("[model.smol]\nprovider = \"embedded\"\nmax_tokens = {}\n", 100 + u32::from(model));
-        text += if model == 0 { "" } else { "[cap.all]\ntotal = \"5\"\n" };
+        text += if model == 0 { "" } else { "[cap.all]\ntotal = \"5\"\n[decision.near]\nengine = \"embedding\"\n" };
+        text += &format!("[category.time]\ndescription = \"{model}\"\nskill.now.description = \"Now.\"\n");
         if let Some(surface) = surface {
             text += &format!("[surface.files]\ncommand = [\"server\", \"{surface}\"]\n");
         }
         for (name, being) in [("ada", ada), ("bob", bob)] {
             let Some((money, role, specialty, workspace, paused, prompt)) = being else { continue };
             text += &format!(
-                "[being.{name}]\nmodel = \"smol\"\npaused = {paused}\nworkspace = \"w{workspace}\"\nprompt = \"p{prompt}\"\n"
+                "[being.{name}]\nmodel = \"smol\"\ncategories = [\"time\"]\npaused = {paused}\nworkspace = \"w{workspace}\"\nprompt = \"p{prompt}\"\n"
             );
             text += &format!("budget = {{ starting = \"{money}\" }}\n");
             text += if role == 0 { "" } else { "identity = { role = \"worker\" }\n" };
@@ -187,6 +188,9 @@ fn each_field_has_the_effect_that_the_spec_names() {
         ("budget.reserve", Effect::Hot),
         ("budget.warn_below", Effect::Hot),
         ("identity.role", Effect::Refuse),
+        ("categories", Effect::Hot),
+        ("decision", Effect::Hot),
+        ("route", Effect::Hot),
         ("workspace", Effect::Restart),
         ("something.new", Effect::Restart),
     ];

@@ -16,12 +16,16 @@ use axum::{
 use serde::Deserialize;
 use tokio::net::UnixListener;
 
-use super::wire::{
-    AnswerRequest, ApplyAnswer, ApplyRequest, ConsentRequest, Daemon, DeleteRequest, Done, FreezeRequest, PauseRequest, Refusal,
-    RefusalClass, ResumeRequest, RollbackRequest, StatusAnswer,
+use super::{
+    systemone,
+    wire::{
+        AnswerRequest, ApplyAnswer, ApplyRequest, ConsentRequest, Daemon, DeleteRequest, Done, FreezeRequest, PauseRequest,
+        Refusal, RefusalClass, ResumeRequest, RollbackRequest, StatusAnswer,
+    },
 };
 use crate::{
     reconcile::{Applied, Handle, RequestError},
+    runtime::Deciders,
     vocab::Operator,
 };
 
@@ -74,10 +78,14 @@ pub fn listen(path: &Path) -> Result<UnixListener, ListenError> {
 /// Answers requests until `ends` is ready.
 pub async fn serve(
     listener: UnixListener,
-    handle: Handle,
+    (handle, deciders): (Handle, Deciders),
     daemon: Daemon,
     ends: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
+    let asked = Router::new()
+        .route("/v1/systemone", post(systemone::systemone))
+        .layer(DefaultBodyLimit::max(systemone::MAX_BYTES))
+        .with_state(deciders);
     let router = Router::new()
         .route("/v1/status", get(status))
         .route("/v1/apply", post(apply))
@@ -90,7 +98,8 @@ pub async fn serve(
         .route("/v1/consent", post(consent))
         .route("/v1/down", post(down))
         .layer(DefaultBodyLimit::max(MAX_REQUEST_BYTES))
-        .with_state(Shared { handle, daemon });
+        .with_state(Shared { handle, daemon })
+        .merge(asked);
     let service = router.into_make_service_with_connect_info::<Peer>();
     axum::serve(listener, service).with_graceful_shutdown(ends).await
 }

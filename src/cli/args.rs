@@ -4,6 +4,7 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, V
 
 use super::{
     decide::Decide,
+    decisions::Decisions,
     las::Las,
     man::ManPages,
     operate::Operate,
@@ -117,6 +118,9 @@ Examples:
     /// Let a call that waits not be made, or give a server no answer; the being is told.
     #[command(after_help = "Example:\n  singularity deny ada.3 --reason \"too expensive; ask for less\"")]
     Deny(Deny),
+    /// See how good decisions were, say what would have been right, and take them away to learn from.
+    #[command(subcommand)]
+    Decisions(Decisions),
     /// Draw the tree of skills, or show how a message is led through it.
     #[command(
         after_help = "Examples:\n  singularity tree -f manifests/\n  singularity tree --being ada --why \"what time is it?\"\n  singularity tree -f manifests/ --decision routing --why \"what time is it?\" -o json"

@@ -7,7 +7,7 @@ use super::{
     apply,
     args::{Cli, Verb},
     context::Context,
-    decide, doctor,
+    decide, decisions, doctor,
     failure::{Class, Failure},
     get, las, logs, man, model, offline, operate, questions, serve, single, skill, state, stop, tree,
 };
@@ -66,6 +66,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Approve(arguments) => within(many()?, questions::approve(&context, &arguments)),
         Verb::Answer(arguments) => within(many()?, questions::answer(&context, &arguments)),
         Verb::Deny(arguments) => within(many()?, questions::deny(&context, &arguments)),
+        Verb::Decisions(verb) => decisions::decisions(&context, &verb),
         Verb::Tree(arguments) => within(many()?, tree::tree(&context, &arguments)),
         Verb::Skill(verb) => within(many()?, skill::skill(&context, &verb)),
         Verb::Decide(arguments) => within(many()?, decide::decide(&context, &arguments)),

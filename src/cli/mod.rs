@@ -7,6 +7,7 @@ mod args;
 mod audit;
 mod context;
 mod decide;
+mod decisions;
 mod dispatch;
 mod doctor;
 mod failure;

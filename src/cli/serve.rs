@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     api::{self, Daemon, Handle, Reconciler, Settings},
+    decision::{DecisionLog, LogBounds},
     manifest::Fleet,
     store::CommitLog,
     vocab::{BadSpan, Span},
@@ -63,7 +64,9 @@ pub(super) async fn serve(context: &Context, arguments: Serve) -> Result<(), Fai
     let socket = home.socket();
     let (log, mended) = CommitLog::open(&home).map_err(|error| Failure::of(Class::State, &error))?;
     mended.iter().for_each(|sentence| tracing::warn!("{sentence}"));
-    let ground = Arc::new(context.ground(home, &Fleet::default()).with(log).sharing());
+    let decisions = DecisionLog::open(home.path(), LogBounds::default()).map_err(|error| Failure::of(Class::State, &error))?;
+    let ground = Arc::new(context.ground(home, &Fleet::default()).with(log).deciding_into(decisions).sharing());
+    let deciders = ground.deciders.clone();
     let settings = Settings { folders: folders.clone(), overrides: context.overrides(), poll: arguments.poll };
     let (reconciler, handle) = Reconciler::new(ground, settings).map_err(|error| Failure::of(Class::State, &error))?;
     let daemon = Daemon {
@@ -76,7 +79,7 @@ pub(super) async fn serve(context: &Context, arguments: Serve) -> Result<(), Fai
     let twice = stop_on_signals(handle.clone())?;
     look_again_on_hangup(handle.clone())?;
     let (gone, ends) = oneshot::channel::<()>();
-    let door = tokio::spawn(api::serve(listener, handle.clone(), daemon, async move { drop(ends.await) }));
+    let door = tokio::spawn(api::serve(listener, (handle.clone(), deciders), daemon, async move { drop(ends.await) }));
     let told = service::tell(handle.clone(), context.env());
     tokio::select! {
         () = Box::pin(reconciler.run(handle)) => {}

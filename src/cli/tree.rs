@@ -12,7 +12,7 @@ use super::{
     table::table,
 };
 use crate::{
-    decision::{DecisionError, Outcome, Step, Trail, Walk, navigate},
+    decision::{Decider, DecisionError, Outcome, Step, Trail, Walk, navigate},
     manifest::{BeingSpec, CategorySpec, DecisionSpec, Fleet, SkillAction, read},
     model::Models,
     runtime::{engine, guards, tree as tree_of},
@@ -108,8 +108,8 @@ async fn walked(
     categories: &[Name],
     message: &str,
 ) -> Result<Trail, DecisionError> {
-    let engine = engine(models, spec)?;
-    navigate(&engine, Walk::begin(tree_of(fleet, categories), guards(spec), "why", message)).await
+    let decider = Decider::new(engine(models, spec)?);
+    navigate(&decider, Walk::begin(tree_of(fleet, categories), guards(spec), "why", message)).await
 }
 
 fn drawn(fleet: &Fleet, categories: &[Name], output: Format) -> Result<String, Failure> {

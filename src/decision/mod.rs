@@ -3,7 +3,8 @@
 //! # Expected flow
 //! A [`DecisionRequest`] is read from a row or put together and checked; an [`Engine`] decides it and yields a [`Decision`]. [`Readout`]
 //! shows the options as letters to a declared model and reads the scores of the letters off one forward pass: no text is parsed.
-//! A [`Walk`] takes a request down a [`Tree`] by such decisions; [`navigate`] drives it.
+//! A [`Walk`] takes a request down a [`Tree`] by such decisions; [`navigate`] drives it. A [`Decider`] is an engine whose decisions are
+//! kept in a [`DecisionLog`], which [`report`] measures. [`Systemone`] reads questions in the form that other programs ask them in.
 //!
 //! # Guarantees
 //! - The same request, terms and weights give the same decision on the same kind of processor.
@@ -15,18 +16,30 @@
 //! # Costs
 //! One pass for each rotation. What comes before the options is read once for all requests over one state.
 
+mod decider;
 mod engine;
+mod kept;
+mod log;
 mod navigate;
 mod prompt;
 mod readout;
+mod report;
 mod request;
+mod row;
+mod systemone;
 mod tree;
 mod walk;
 
+pub use decider::Decider;
 pub use engine::Engine;
+pub use kept::{Kept, LogError, kept, relabel};
+pub use log::{DecisionLog, LogBounds};
 pub use navigate::{Step, Trail, navigate};
 pub use prompt::{PROMPT_VERSION, Prompt};
 pub use readout::{Decision, DecisionError, Readout, Terms};
+pub use report::{Costly, Measure, Report, report};
 pub use request::{BadRequest, Choice, DecisionRequest, OPTIONS};
+pub use row::{LabelSource, Row};
+pub use systemone::{Refusal, Systemone};
 pub use tree::{Branch, Leaf, Tree};
 pub use walk::{Guards, Move, Outcome, Phase, Walk};

@@ -1,5 +1,5 @@
 use super::{
-    engine::Engine,
+    decider::Decider,
     readout::{Decision, DecisionError},
     request::DecisionRequest,
     walk::{Move, Outcome, Phase, Walk},
@@ -20,14 +20,14 @@ pub struct Trail {
     pub outcome: Outcome,
 }
 
-/// Walks to the end with an engine. Dropped halfway, nothing but its decisions is lost.
-pub async fn navigate(engine: &Engine, (mut walk, mut next): (Walk, Move)) -> Result<Trail, DecisionError> {
+/// Walks to the end. Dropped halfway, nothing but its decisions is lost.
+pub async fn navigate(decider: &Decider, (mut walk, mut next): (Walk, Move)) -> Result<Trail, DecisionError> {
     let mut steps = Vec::new();
     loop {
         match next {
             Move::End(outcome) => return Ok(Trail { steps, outcome }),
             Move::Ask(phase, request) => {
-                let decision = engine.decide(&request).await?;
+                let decision = decider.decide(phase.as_str(), &request).await?;
                 next = walk.take(&decision);
                 steps.push(Step { phase, request, decision });
             }

@@ -39,6 +39,7 @@ impl Reconciler {
     /// Carries a plan out. Nothing is chosen here: what may not happen yet is held, and the next run takes it up.
     pub(super) fn act(&mut self, plan: &Plan) {
         self.ground.models.replace(&self.fleet.models);
+        self.ground.deciders.replace(&self.fleet);
         self.enacted.models.clone_from(&self.fleet.models);
         self.enacted.surfaces.clone_from(&self.fleet.surfaces);
         self.enacted.caps.clone_from(&self.fleet.caps);

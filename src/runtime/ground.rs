@@ -8,9 +8,10 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-use super::{Assignment, Clock, Ids, Ledger, Weights};
+use super::{Assignment, Clock, Deciders, Ids, Ledger, Weights};
 use crate::{
     being::Identity,
+    decision::DecisionLog,
     manifest::SurfaceSpec,
     model::Models,
     process::Backoff,
@@ -30,6 +31,8 @@ pub struct Ground {
     passing: Option<Home>,
     pub models: Models,
     pub weights: Weights,
+    /// What decides.
+    pub deciders: Deciders,
     /// What all beings of the home spend.
     pub ledger: Ledger,
     pub clock: Clock,
@@ -55,10 +58,12 @@ impl Ground {
         program: PathBuf,
         env: BTreeMap<String, String>,
     ) -> Self {
+        let deciders = Deciders::new(models.clone(), clock.clone(), ids.clone());
         Self {
             home,
             passing: None,
             models,
+            deciders,
             weights,
             ledger: Ledger::default(),
             clock,
@@ -75,6 +80,12 @@ impl Ground {
     #[must_use]
     pub fn with(self, log: CommitLog) -> Self {
         Self { commit_log: Some(log), ..self }
+    }
+
+    /// Keeps what is decided in a log.
+    #[must_use]
+    pub fn deciding_into(self, log: DecisionLog) -> Self {
+        Self { deciders: self.deciders.logged(log), ..self }
     }
 
     /// Keeps the home as it is: what a look at a being makes is made in `folder`, which does not outlive the look.

@@ -12,6 +12,7 @@
 mod animate;
 mod assignment;
 mod clock;
+mod deciders;
 mod doctor;
 mod driver;
 mod embedded;
@@ -25,6 +26,7 @@ mod questions;
 mod refit;
 mod rest;
 mod snapshot;
+mod systemone;
 mod think;
 mod unit;
 
@@ -36,6 +38,7 @@ pub use crate::{
 pub use animate::{AnimateError, Inspection, Start, animate, inspect};
 pub use assignment::Assignment;
 pub use clock::{Clock, Ids};
+pub use deciders::Deciders;
 pub use doctor::{Area, Diagnosis, Finding, State as FindingState, diagnose};
 pub use driver::{Command, Cut, Driver, Ended, Until};
 pub use embedded::{Pulling, Weights};
@@ -45,4 +48,5 @@ pub use ground::Ground;
 pub use ledger::{Ledger, Used};
 pub use questions::NotAsked;
 pub use snapshot::{Phase, Snapshot};
+pub use systemone::{Answered, systemone};
 pub use unit::{Failure, Unit, UnitPhase, UnitView};
