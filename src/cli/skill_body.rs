@@ -13,7 +13,7 @@ use super::{
     offline::write_all,
     skill_run::{self, RunSkill},
 };
-use crate::skill::{self, Body, BodyError, Inspection, Place, PlaceError, Python, SkillName, WorkError};
+use crate::skill::{self, Body, BodyError, Inspection, Place, PlaceError, Python, SkillAddress, WorkError};
 
 /// What to do with a skill's body.
 #[derive(Debug, Subcommand)]
@@ -43,7 +43,7 @@ pub(super) struct Which {
     pub path: PathBuf,
     /// What the skill is called, where its path does not say it.
     #[arg(long, value_name = "CATEGORY.NAME")]
-    pub name: Option<SkillName>,
+    pub name: Option<SkillAddress>,
 }
 
 /// Arguments of `skill check`.
@@ -61,7 +61,7 @@ pub(super) struct Check {
 pub(super) struct New {
     /// What it is called: its category, a dot, and its own name.
     #[arg(value_name = "CATEGORY.NAME")]
-    pub name: SkillName,
+    pub name: SkillAddress,
     /// The folder of skills.
     #[arg(long, default_value = "skills", value_name = "DIR")]
     pub folder: PathBuf,

@@ -16,17 +16,24 @@ use super::{
 };
 use crate::{
     decision::Engine,
-    runtime::{Clock, Ids},
-    skill::{Body, Grant, Inspection, Note, Outcome, Peer, Request, Run, Stop, Terms, inspect, perform},
-    vocab::{Name, Size, Span},
+    manifest::{SkillAction, SkillSpec},
+    runtime::{Clock, Ids, skill_grant, skill_terms},
+    secret,
+    skill::{Body, Grant, Inspection, Note, Outcome, Peer, Request, Run, SkillAddress, Stop, Terms, inspect, perform},
+    vocab::{Name, Ratio, Size, Span},
 };
+
+/// Where no decision is declared that says another.
+const DEFAULT_TAU: Ratio = Ratio::millionths(600_000);
 
 pub(super) const HELP: &str =
     "The body works in --folder and may write in its `data` and in what --write names. What it asks for is answered by --answer, in
 order; a run that still waits is put down in the file that --keep names, and goes on from there with the same prediction.
+Of a skill that the manifests of -f declare, the name is enough: they say what it may reach, and --folder is its workspace.
 
 Examples:
   singularity skill run skills/email/compose.py --text \"Tell Ann that the roof is done\"
+  singularity skill run mail.compose -f examples/skills.toml --text \"Tell Ann that the roof is done\"
   singularity skill run skills/calculator/calculate.py --text \"add them\" --answer \"3 and 4\" -o json
   singularity skill run skills/health/check --text \"is it up?\" --config url=http://127.0.0.1:8080/ --network 127.0.0.1:8080";
 
@@ -122,7 +129,11 @@ fn pair(text: &str) -> Result<(String, Value), String> {
 
 /// Runs a skill until it ends, or asks what nobody answered.
 pub(super) async fn run(context: &Context, arguments: &RunSkill) -> Result<(), Failure> {
-    let body = open(context, &arguments.which)?;
+    let declared = declared(context, arguments)?;
+    let body = match &declared {
+        Some(Declared { file, name, .. }) => open(context, &Which { path: file.clone(), name: Some(name.clone()) })?,
+        None => open(context, &arguments.which)?,
+    };
     let mut run = begin(context, arguments, &body)?;
     let place = place(context)?;
     let inspection = inspect(&place, &body).await.map_err(|error| failed(&error))?;
@@ -130,8 +141,15 @@ pub(super) async fn run(context: &Context, arguments: &RunSkill) -> Result<(), F
         say(told(&body, &inspection).trim_end());
     }
     accepted(&body, &inspection)?;
-    let terms = terms(context, arguments, &body, &inspection)?;
-    let (grant, _data) = grant(context, &arguments.reach)?;
+    let own = terms(context, arguments, &body, &inspection)?;
+    let (terms, (grant, _data)) = match &declared {
+        Some(Declared { spec, tau, secrets, .. }) => {
+            let over = secrets.clone().into_iter().chain(arguments.config.iter().cloned()).collect();
+            let terms = skill_terms(spec, *tau, (&body, &inspection), over);
+            (terms, declared_grant(spec, &at(context, &arguments.reach.folder))?)
+        }
+        None => (own, grant(context, &arguments.reach)?),
+    };
     let engine = Engine::Readout(decide::engine(context, &asked(&arguments.judging)).await?);
     let mut trace = Trace { output: arguments.output, notes: Vec::new(), broken: Ok(()) };
     let mut answers = arguments.answer.iter();
@@ -162,6 +180,55 @@ pub(super) async fn run(context: &Context, arguments: &RunSkill) -> Result<(), F
         Stop::Ended(Outcome { is_ok: true, .. }) => Ok(()),
         Stop::Ended(outcome) => Err(Failure::new(Class::Runtime, format!("skill {}", outcome.summary))),
     }
+}
+
+/// A skill that the manifests declare.
+#[derive(Debug)]
+struct Declared {
+    name: SkillAddress,
+    file: PathBuf,
+    spec: SkillSpec,
+    tau: Ratio,
+    /// As the body sees them in its configuration.
+    secrets: Map<String, Value>,
+}
+
+/// What the manifests declare of the skill, where it is named and not a path.
+fn declared(context: &Context, arguments: &RunSkill) -> Result<Option<Declared>, Failure> {
+    let (path, files) = (&arguments.which.path, &arguments.judging.files);
+    let named = path.to_str().and_then(|text| text.parse::<SkillAddress>().ok());
+    let Some(name) = named.filter(|_| !files.is_empty() && !at(context, path).exists()) else { return Ok(None) };
+    let fleet = context.read(files, &context.overrides())?.1.fleet;
+    let mut categories = fleet.categories.iter().filter(|(category, _)| category.as_str() == name.category());
+    let found = categories.next().and_then(|(_, category)| category.skills.iter().find(|(leaf, _)| leaf.as_str() == name.leaf()));
+    let Some((_, spec)) = found else {
+        let hint = "`singularity tree -f …` shows what they declare";
+        return Err(Failure::new(Class::Configuration, format!("the manifests declare no skill {name}")).hinting(hint));
+    };
+    let SkillAction::Body(file) = &spec.does else {
+        return Err(Failure::new(Class::Configuration, format!("skill {name} has no body that could be run")));
+    };
+    let variable = |name: &str| context.env().get(name).cloned();
+    let mut secrets = Map::new();
+    for (key, source) in &spec.secrets {
+        let secret = secret::read(source, &variable).map_err(|error| Failure::of(Class::Configuration, &error))?;
+        secrets.insert(key.clone(), Value::from(secret.reveal()));
+    }
+    let mut decisions = fleet.decisions.values().map(|decision| decision.tau);
+    let tau = decisions.next().filter(|_| decisions.next().is_none()).unwrap_or(DEFAULT_TAU);
+    Ok(Some(Declared { file: file.clone(), spec: spec.clone(), tau, secrets, name }))
+}
+
+/// What the manifest grants; folders to write in are made.
+fn declared_grant(spec: &SkillSpec, workspace: &Path) -> Result<(Grant, Option<Data>), Failure> {
+    let grant = skill_grant(spec, workspace);
+    grant.write.iter().try_for_each(|folder| make(folder))?;
+    Ok((grant, None))
+}
+
+fn make(folder: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(folder)
+        .map_err(|error| Failure::new(Class::State, format!("cannot make the folder {}: {error}", folder.display())))
 }
 
 /// A new run, or the one that was put down.
@@ -232,11 +299,10 @@ impl Drop for Data {
     }
 }
 
-fn grant(context: &Context, reach: &Reach) -> Result<(Grant, Data), Failure> {
+fn grant(context: &Context, reach: &Reach) -> Result<(Grant, Option<Data>), Failure> {
     let folder = at(context, &reach.folder);
     let data = folder.join("data");
-    fs::create_dir_all(&data)
-        .map_err(|error| Failure::new(Class::State, format!("cannot make the folder {}: {error}", data.display())))?;
+    make(&data)?;
     let named = |paths: &[PathBuf]| paths.iter().map(|path| at(context, path)).collect::<Vec<_>>();
     let grant = Grant {
         read: named(&reach.read),
@@ -247,7 +313,7 @@ fn grant(context: &Context, reach: &Reach) -> Result<(Grant, Data), Failure> {
         wall: reach.wall_time,
         ..Grant::new(folder)
     };
-    Ok((grant, Data(data)))
+    Ok((grant, Some(Data(data))))
 }
 
 fn asked(judging: &Judging) -> Decide {

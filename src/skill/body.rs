@@ -20,7 +20,7 @@ pub(super) const TEST: &str = "skill.test.py";
 /// What a skill is called: its category, a dot, and its own name, such as `email.compose`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct SkillName {
+pub struct SkillAddress {
     category: String,
     leaf: String,
 }
@@ -28,9 +28,9 @@ pub struct SkillName {
 /// A text that cannot name a skill.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` cannot name a skill; write its category, a dot and its name in a-z, 0-9 and `_`, such as email.compose")]
-pub struct BadSkillName(String);
+pub struct BadSkillAddress(String);
 
-impl SkillName {
+impl SkillAddress {
     /// The category.
     pub fn category(&self) -> &str {
         &self.category
@@ -48,35 +48,35 @@ impl SkillName {
     }
 }
 
-impl FromStr for SkillName {
-    type Err = BadSkillName;
+impl FromStr for SkillAddress {
+    type Err = BadSkillAddress;
 
-    fn from_str(text: &str) -> Result<Self, BadSkillName> {
+    fn from_str(text: &str) -> Result<Self, BadSkillAddress> {
         let is_word = |word: &str| {
             !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
         };
         match text.split_once('.') {
             Some((category, leaf)) if text.split('.').all(is_word) => Ok(Self { category: category.into(), leaf: leaf.into() }),
-            _ => Err(BadSkillName(text.to_owned())),
+            _ => Err(BadSkillAddress(text.to_owned())),
         }
     }
 }
 
-impl TryFrom<String> for SkillName {
-    type Error = BadSkillName;
+impl TryFrom<String> for SkillAddress {
+    type Error = BadSkillAddress;
 
-    fn try_from(text: String) -> Result<Self, BadSkillName> {
+    fn try_from(text: String) -> Result<Self, BadSkillAddress> {
         text.parse()
     }
 }
 
-impl From<SkillName> for String {
-    fn from(name: SkillName) -> Self {
+impl From<SkillAddress> for String {
+    fn from(name: SkillAddress) -> Self {
         name.to_string()
     }
 }
 
-impl fmt::Display for SkillName {
+impl fmt::Display for SkillAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.category.is_empty() { f.write_str(&self.leaf) } else { write!(f, "{}.{}", self.category, self.leaf) }
     }
@@ -85,7 +85,7 @@ impl fmt::Display for SkillName {
 /// A skill's body as it is on disk, with what lies beside it.
 #[derive(Debug, Clone)]
 pub struct Body {
-    pub name: SkillName,
+    pub name: SkillAddress,
     pub file: PathBuf,
     pub source: String,
     /// Of the category's `config.json`, and over it of the skill's.
@@ -114,7 +114,7 @@ pub enum BodyError {
 impl Body {
     /// Opens a body: a file `<category>/<name>.py`, or a folder `<category>/<name>/` with `skill.py`, or that file. A name that is given
     /// counts more than what the path says.
-    pub fn open(path: &Path, name: Option<SkillName>) -> Result<Self, BodyError> {
+    pub fn open(path: &Path, name: Option<SkillAddress>) -> Result<Self, BodyError> {
         let unreadable = |source| BodyError::Unreadable { path: path.to_owned(), source };
         let path = std::path::absolute(path).map_err(unreadable)?;
         let file = if path.is_dir() { path.join(FILE) } else { path };
@@ -133,7 +133,7 @@ impl Body {
         }
         let twin = category.map(|above| if has_own { above.join(format!("{leaf}.py")) } else { above.join(&leaf).join(FILE) });
         let beside = twin.into_iter().filter(|twin| twin.is_file()).collect();
-        let name = name.unwrap_or_else(|| SkillName::found(&of, &leaf));
+        let name = name.unwrap_or_else(|| SkillAddress::found(&of, &leaf));
         Ok(Self { name, source, config, contract, beside, file })
     }
 
@@ -199,9 +199,9 @@ mod tests {
 
     #[test]
     fn a_name_says_its_category_once() {
-        assert_eq!(SkillName::found("email", "email.compose").to_string(), "email.compose");
+        assert_eq!(SkillAddress::found("email", "email.compose").to_string(), "email.compose");
         for bad in ["compose", "Email.compose", "email.", ".x", "email.com-pose", ""] {
-            assert!(bad.parse::<SkillName>().is_err(), "{bad}");
+            assert!(bad.parse::<SkillAddress>().is_err(), "{bad}");
         }
     }
 }

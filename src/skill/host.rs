@@ -78,6 +78,8 @@ pub(super) struct Host {
 
 /// The signal by which the kernel says that time on a core is spent.
 const SPENT: i32 = 128 + libc::SIGXCPU;
+/// How long a process may take to end that has nothing left to do.
+const GRACE: Duration = Duration::from_millis(500);
 /// How long a process may take to end, once its pipe is closed.
 const ENDING: Duration = Duration::from_secs(5);
 
@@ -111,8 +113,10 @@ impl Host {
         Ok(host)
     }
 
-    /// What the body printed last.
-    pub(super) fn talk(&self) -> Vec<String> {
+    /// Ends the process, and yields what the body printed last.
+    pub(super) async fn end(mut self) -> Vec<String> {
+        drop(self.to);
+        let _ = self.child.stop(GRACE).await;
         self.child.stderr().lines()
     }
 
@@ -202,7 +206,7 @@ impl Host {
         };
         let what = match status {
             SPENT => Wrong::Cpu { limit: self.grant.cpu },
-            125..=127 => Wrong::Left { status: format!("it was not started: {}", self.talk().join("; ")) },
+            125..=127 => Wrong::Left { status: format!("it was not started: {}", self.child.stderr().lines().join("; ")) },
             signal @ 129..=192 => Wrong::Left { status: format!("signal {} ended it", signal - 128) },
             code => Wrong::Left { status: format!("exit status {code}") },
         };

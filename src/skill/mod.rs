@@ -29,10 +29,12 @@ mod inspect;
 mod perform;
 mod python;
 mod run;
+#[cfg(test)]
+mod run_tests;
 mod scaffold;
 mod trial;
 
-pub use body::{BadSkillName, Body, BodyError, SkillName};
+pub use body::{BadSkillAddress, Body, BodyError, SkillAddress};
 pub use fault::{Fault, Phase, Wrong};
 pub use frame::{ActionResult, Prediction, Request};
 pub use grant::{BadPeer, Grant, Peer};

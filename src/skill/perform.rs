@@ -68,10 +68,12 @@ pub async fn perform(
         let want = run.want(terms);
         let came = match &want {
             Want::Ask(question) => {
+                end(run, &mut host, &mut note).await;
                 note(run, Note::Asked { question: question.clone() });
                 return Ok(Stop::Asked(question.clone()));
             }
             Want::Nothing(outcome) => {
+                end(run, &mut host, &mut note).await;
                 note(run, Note::Ended { outcome: outcome.clone() });
                 return Ok(Stop::Ended(outcome.clone()));
             }
@@ -88,15 +90,9 @@ pub async fn perform(
                 for (request, decision) in desk.made {
                     note(run, Note::Decided { phase, request, decision: Box::new(decision) });
                 }
-                let lines = host.as_ref().map(Host::talk).unwrap_or_default();
                 match did {
                     Ok(came) => came,
-                    Err(WorkError::Fault(fault)) => {
-                        if !lines.is_empty() {
-                            note(run, Note::Printed { lines });
-                        }
-                        Came::Failed(fault)
-                    }
+                    Err(WorkError::Fault(fault)) => Came::Failed(fault),
                     Err(error) => return Err(error),
                 }
             }
@@ -107,6 +103,15 @@ pub async fn perform(
         if run.request.reentries > before {
             note(run, Note::Requeued { reentries: run.request.reentries });
         }
+    }
+}
+
+/// Ends the body's process, where there is one, and tells what it printed.
+async fn end(run: &Run, host: &mut Option<Host>, note: &mut impl FnMut(&Run, Note)) {
+    let Some(host) = host.take() else { return };
+    let lines = host.end().await;
+    if !lines.is_empty() {
+        note(run, Note::Printed { lines });
     }
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{
-    body::SkillName,
+    body::SkillAddress,
     fault::{Fault, Wrong},
     frame::{ActionResult, Prediction, Request},
 };
@@ -47,7 +47,7 @@ impl Default for Terms {
 /// One run of a skill, from the request to its outcome: a value that can be put down and taken up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    pub skill: SkillName,
+    pub skill: SkillAddress,
     pub request: Request,
     /// Variables that were asked for and answered.
     answers: Map<String, Value>,
@@ -137,7 +137,7 @@ pub(super) enum Came {
 
 impl Run {
     /// A run that has not begun.
-    pub fn new(skill: SkillName, request: Request) -> Self {
+    pub fn new(skill: SkillAddress, request: Request) -> Self {
         Self { skill, request, answers: Map::new(), skipped: BTreeSet::new(), asked: 0, spent: 0, stage: Stage::Predict }
     }
 

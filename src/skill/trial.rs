@@ -43,5 +43,5 @@ async fn tried(place: &Place, script: &Body) -> Result<Trial, WorkError> {
         Err(WorkError::Fault(fault)) => Some(fault),
         Err(error) => return Err(error),
     };
-    Ok(Trial { fault, lines: host.talk() })
+    Ok(Trial { fault, lines: host.end().await })
 }

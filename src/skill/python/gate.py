@@ -205,16 +205,33 @@ def check_contract(gate):
                 gate.error("contract", line, f"contract variable '{key.value}' is never read from ctx.config")
 
 
+def config_names(gate):
+    """What the configuration is called in the body: `config`, whatever it is assigned to, and the parameters that it is passed as."""
+    names = {"config", "cfg", "conf"}
+    is_config = lambda node: isinstance(node, (ast.Name, ast.Attribute)) and name_of(node).split(".")[-1] in names
+    for node in ast.walk(gate.tree):
+        if isinstance(node, ast.Assign) and is_config(node.value):
+            names.update(target.id for target in node.targets if isinstance(target, ast.Name))
+    for call in gate.calls():
+        function = gate.functions.get(name_of(call.func))
+        if function is not None:
+            given = zip(parameters(function)[0], call.args)
+            names.update(name for name, value in given if is_config(value))
+    return names
+
+
 def config_reads(gate):
-    """Every constant key that is read off something called `config`, or passed on to a function that gets it."""
-    read = set()
+    """Every constant key that is read off the configuration."""
+    names, read = config_names(gate), set()
     for node in ast.walk(gate.tree):
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-            if name_of(node.value).split(".")[-1] in ("config", "cfg", "conf"):
-                read.add(node.slice.value)
+            owner, key = node.value, node.slice.value
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop", "setdefault"):
-            if name_of(node.func.value).split(".")[-1] in ("config", "cfg", "conf") and node.args and isinstance(node.args[0], ast.Constant):
-                read.add(node.args[0].value)
+            owner, key = node.func.value, getattr(node.args[0], "value", None) if node.args else None
+        else:
+            continue
+        if name_of(owner).split(".")[-1] in names:
+            read.add(key)
     return read
 
 

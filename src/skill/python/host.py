@@ -104,9 +104,7 @@ def network(event, args):
 def audit(event, args):
     if not watch.on:
         return
-    if event == "open":
-        watch.last = ("file", os.fsdecode(args[0]) if isinstance(args[0], (str, bytes)) else str(args[0]))
-    elif event in STARTS:
+    if event in STARTS:
         deny("process", event)
     elif event == "import" and args[0] == "_ctypes":
         deny("process", "ctypes")
