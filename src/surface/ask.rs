@@ -21,7 +21,7 @@ use tokio::{
 /// How many questions of one surface wait at once; those beyond are cancelled.
 const MAX_WAITING: usize = 4;
 /// How often a server may ask in one call; each question gives the call its whole time again.
-const MAX_ASKED_IN_A_CALL: usize = 16;
+pub(super) const MAX_ASKED_IN_A_CALL: usize = 16;
 /// How long before a server that only wants to be asked again is.
 const AGAIN: Duration = Duration::from_millis(250);
 
@@ -122,6 +122,16 @@ pub(super) fn questions() -> (mpsc::Sender<Ask>, Questions) {
 impl Asks {
     pub(super) fn new(sender: mpsc::Sender<Ask>) -> Self {
         Self { sender, shared: Arc::default() }
+    }
+
+    /// The same way, with a clock of its own.
+    pub(super) fn apart(&self) -> Self {
+        Self::new(self.sender.clone())
+    }
+
+    /// Has the clock stand until what this yields is dropped, for a question that takes another way.
+    pub(super) fn waiting(&self) -> impl Drop + '_ {
+        Waiting::begin(&self.shared.waiting)
     }
 
     /// Asks for the server; one that asks outside of a call, or too often, is told that nobody answers. A question is over when the calls

@@ -1,20 +1,34 @@
 use rmcp::{
     Peer, RoleClient, ServiceError,
     model::{CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, ClientRequest, ProgressToken, ServerResult},
-    service::{PeerRequestOptions, RequestHandle},
+    service::{PeerRequestOptions, RequestHandle, ServiceRole},
 };
 use tokio::runtime::Handle;
 
-/// A call of a tool that was sent. Dropping it before the answer tells the server.
+/// A request that was sent. Dropping it before the answer tells the other end.
 #[derive(Debug)]
-pub(super) struct Pending(Option<RequestHandle<RoleClient>>);
+pub(super) struct Pending<R: ServiceRole>(Option<RequestHandle<R>>);
 
-impl Pending {
-    /// Sends the call.
-    pub(super) async fn send(peer: &Peer<RoleClient>, params: CallToolRequestParams) -> Result<Self, ServiceError> {
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+impl<R: ServiceRole> Pending<R> {
+    /// Sends a request.
+    pub(super) async fn ask(peer: &Peer<R>, request: R::Req) -> Result<Self, ServiceError> {
         let handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
         Ok(Self(Some(handle)))
+    }
+
+    /// Waits for what is answered.
+    pub(super) async fn answered(mut self) -> Result<R::PeerResp, ServiceError> {
+        let Some(handle) = &mut self.0 else { return Err(ServiceError::TransportClosed) };
+        let answer = (&mut handle.rx).await;
+        self.0 = None;
+        answer.map_err(|_| ServiceError::TransportClosed)?
+    }
+}
+
+impl Pending<RoleClient> {
+    /// Sends a call of a tool.
+    pub(super) async fn send(peer: &Peer<RoleClient>, params: CallToolRequestParams) -> Result<Self, ServiceError> {
+        Self::ask(peer, ClientRequest::CallToolRequest(CallToolRequest::new(params))).await
     }
 
     /// By which token the server tells how far it is.
@@ -23,11 +37,8 @@ impl Pending {
     }
 
     /// Waits for the answer.
-    pub(super) async fn answer(mut self) -> Result<CallToolResponse, ServiceError> {
-        let Some(handle) = &mut self.0 else { return Err(ServiceError::TransportClosed) };
-        let answer = (&mut handle.rx).await;
-        self.0 = None;
-        match answer.map_err(|_| ServiceError::TransportClosed)?? {
+    pub(super) async fn answer(self) -> Result<CallToolResponse, ServiceError> {
+        match self.answered().await? {
             ServerResult::CallToolResult(result) => Ok(CallToolResponse::Complete(result)),
             ServerResult::InputRequiredResult(result) => Ok(CallToolResponse::InputRequired(result)),
             ServerResult::CreateTaskResult(result) => Ok(CallToolResponse::Task(result)),
@@ -40,7 +51,7 @@ impl Pending {
     }
 }
 
-impl Drop for Pending {
+impl<R: ServiceRole> Drop for Pending<R> {
     fn drop(&mut self) {
         if let (Some(handle), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
             runtime.spawn(handle.cancel(Some("the caller gave up".to_owned())));

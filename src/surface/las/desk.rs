@@ -24,8 +24,10 @@ use tokio::{
 use super::guests::Guests;
 use crate::surface::{
     CallError,
+    ask::MAX_ASKED_IN_A_CALL,
     callers::{Callers, refused},
     keeper::Keeper,
+    pending::Pending,
     relay::Relay,
 };
 
@@ -38,6 +40,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Desk {
     wants: ClientCapabilities,
+    /// Whether what the server asks comes here.
+    is_relay: bool,
     guests: Arc<Guests>,
     callers: Callers<mpsc::Sender<Question>>,
     followers: Mutex<HashMap<ProgressToken, Follower>>,
@@ -57,9 +61,9 @@ struct Follower {
 }
 
 impl Desk {
-    /// A desk for a surface that may ask for what `wants` names.
-    pub(super) fn new(wants: ClientCapabilities, guests: Arc<Guests>) -> Self {
-        Self { wants, guests, callers: Callers::default(), followers: Mutex::default() }
+    /// A desk for a surface that may ask for what `wants` names; where it is no relay, a daemon is asked in its place.
+    pub(super) fn new(wants: ClientCapabilities, is_relay: bool, guests: Arc<Guests>) -> Self {
+        Self { wants, is_relay, guests, callers: Callers::default(), followers: Mutex::default() }
     }
 
     /// Calls a tool for a client, and puts to that client what the server asks meanwhile. Dropping the future tells the server.
@@ -75,12 +79,18 @@ impl Desk {
         let _open = self.callers.open(guest, questions);
         let follower = context.meta.get_progress_token().map(|token| Follower { peer: context.peer.clone(), token });
         let follow = |token: Option<&ProgressToken>| Some(self.follow(token?.clone(), follower?));
-        let mut calling = pin!(keeper.call_in(turn, keeper.asks(), (tool, arguments, deadline), follow));
-        let mut answering = FuturesUnordered::new();
+        // What a client is asked holds up its own call alone; what a daemon is asked is counted where it is.
+        let asks = if self.is_relay { keeper.asks().apart() } else { keeper.asks().clone() };
+        let mut calling = pin!(keeper.call_in(turn, &asks, (tool, arguments, deadline), follow));
+        let (mut answering, mut count) = (FuturesUnordered::new(), 0);
         loop {
             tokio::select! {
                 result = &mut calling => return result,
-                Some(question) = asked.recv(), if answering.len() < MAX_QUESTIONS => answering.push(put(context, question)),
+                Some(question) = asked.recv(), if answering.len() < MAX_QUESTIONS => {
+                    count += 1;
+                    let waiting = (count <= MAX_ASKED_IN_A_CALL).then(|| asks.waiting());
+                    answering.push(put(context, question, waiting));
+                }
                 Some(()) = answering.next(), if !answering.is_empty() => {}
             }
         }
@@ -145,9 +155,10 @@ impl Relay for Desk {
     }
 }
 
-/// Puts a question to the client, as part of the request that it belongs to.
-async fn put(context: &RequestContext<RoleServer>, question: Question) {
-    let Question { request, answer } = question;
+/// Puts a question to the client, as part of the request that it belongs to. The clock of the call stands while `waits` lives; one more
+/// than may hold it up is refused. What the server no longer wants to know, or nobody can give it, is withdrawn at the client too.
+async fn put(context: &RequestContext<RoleServer>, question: Question, waits: Option<impl Sized>) {
+    let Question { request, mut answer } = question;
     let capabilities = context.client_capabilities().unwrap_or_default();
     let (what, is_taken) = match &request {
         ServerRequest::ElicitRequest(_) => ("elicitation", capabilities.elicitation.is_some()),
@@ -155,15 +166,23 @@ async fn put(context: &RequestContext<RoleServer>, question: Question) {
         ServerRequest::ListRootsRequest(_) => ("roots", capabilities.roots.is_some()),
         _ => ("such requests", false),
     };
-    let answered = if is_taken {
-        context.peer.send_request(request).await.map_err(|error| match error {
-            ServiceError::McpError(error) => error,
-            error => refused(&format!("the client did not answer: {error}")),
-        })
-    } else {
-        Err(refused(&format!("the client does not take {what}")))
+    let answered = match waits {
+        _ if !is_taken => Err(refused(&format!("the client does not take {what}"))),
+        None => Err(refused("the server has asked too often in one call")),
+        Some(_waits) => tokio::select! {
+            answered = asked(&context.peer, request) => answered,
+            () = answer.closed() => return,
+        },
     };
     let _ = answer.send(answered);
+}
+
+async fn asked(client: &Peer<RoleServer>, request: ServerRequest) -> Result<ClientResult, ErrorData> {
+    let answered = async { Pending::ask(client, request).await?.answered().await };
+    answered.await.map_err(|error| match error {
+        ServiceError::McpError(error) => error,
+        error => refused(&format!("the client did not answer: {error}")),
+    })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

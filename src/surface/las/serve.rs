@@ -218,7 +218,7 @@ impl Aggregator {
             let patience = patience.as_duration();
             let start = |(name, joined): (Name, Joined)| {
                 let timeout = joined.timeout.as_duration();
-                let desk = Arc::new(Desk::new(wants.clone(), Arc::clone(&self.guests)));
+                let desk = Arc::new(Desk::new(wants.clone(), self.alone, Arc::clone(&self.guests)));
                 let relay: Arc<dyn Relay> = Arc::<Desk>::clone(&desk);
                 let place = Place { program: Path::new(SELF), folder: &workspace, tokens: &tokens, env: &self.env };
                 let aim = Aim {
