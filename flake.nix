@@ -47,7 +47,7 @@
       homeModules.default = import ./nix/home.nix { inherit package; };
 
       lib = {
-        inherit (manifests) mkBeing mkModel mkSurface mkCap credential merge problems schema toManifest;
+        inherit (manifests) mkBeing mkModel mkSurface mkCap mkSource credential merge problems schema toManifest;
         example = import ./nix/example.nix { lib = manifests; };
       };
     };

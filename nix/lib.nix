@@ -72,6 +72,7 @@ rec {
   mkCap = declare "cap";
   mkDecision = declare "decision";
   mkCategory = declare "category";
+  mkSource = declare "source";
   mkBeing = declare "being";
 
   # A secret that systemd hands over: LoadCredential= of its unit, or `services.singularity.credentials` on NixOS.

@@ -56,6 +56,7 @@ fn observed_of(fleet: &Fleet, phase: &Phase, has_spec: bool, is_born: bool) -> O
         (Name::clone(name), seen)
     };
     Observed {
+        sources: fleet.sources.clone(),
         models: fleet.models.clone(),
         surfaces: fleet.surfaces.clone(),
         caps: fleet.caps.clone(),

@@ -12,7 +12,7 @@ mod wire;
 
 pub use crate::reconcile::{
     Answer, AppliedSet, AppliedSource, BeingFacts, Condition, ConditionKind, FormFacts, Handle, HoldFacts, List, ObjectStatus,
-    QuestionFacts, Reconciler, Revision, RevisionHead, Revisions, Settings, Status, Truth, Whom, Word, add_applied,
+    QuestionFacts, Reconciler, Revision, RevisionHead, Revisions, Settings, SourceFacts, Status, Truth, Whom, Word, add_applied,
 };
 pub use client::{AskError, Client};
 pub use schema::schemas;

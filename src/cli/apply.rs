@@ -90,6 +90,10 @@ async fn show_plan(context: &Context, files: &Files, set: Option<&Name>) -> Resu
         }
     };
     print(&format!("{}\n", text.trim_end()))?;
+    if !loaded.fleet.sources.is_empty() {
+        let names: Vec<String> = loaded.fleet.sources.keys().map(|name| format!("source/{name}")).collect();
+        say(&format!("a plan fetches nothing: what the newest commit of {} declares is not part of it", names.join(", ")));
+    }
     Ok(is_settled)
 }
 

@@ -7,7 +7,7 @@ use super::{
     table::table,
 };
 use crate::{
-    api::{BeingFacts, Condition, ConditionKind, HoldFacts, List, ObjectStatus, QuestionFacts},
+    api::{BeingFacts, Condition, ConditionKind, HoldFacts, List, ObjectStatus, QuestionFacts, SourceFacts},
     being::AgentState,
     manifest::resolved_document,
     store::{Lying, lives},
@@ -62,6 +62,9 @@ pub(super) async fn describe(context: &Context, address: &Address) -> Result<(),
     };
     let mut text =
         format!("{}\n  generation  {} declared, {} in force\n", object.address, object.generation, object.observed_generation);
+    if let Some(SourceFacts { address, commit }) = &object.source {
+        text.push_str(&format!("  source      {address} at commit {commit}\n"));
+    }
     if let Some(being) = &object.being {
         text.push_str(&facts(being));
         text.push_str(&family(&list, object));
@@ -147,7 +150,7 @@ fn at_rest(Lying { name, dir, state }: &Lying) -> ObjectStatus {
         Err(error) => (chain(error), None),
     };
     let ready = Condition::new(ConditionKind::Ready, false, "DaemonDown", message);
-    ObjectStatus { address, generation: 0, observed_generation: 0, conditions: vec![ready], being, question: None }
+    ObjectStatus { address, generation: 0, observed_generation: 0, conditions: vec![ready], source: None, being, question: None }
 }
 
 fn of_state(state: &AgentState, name: &Name, dir: &std::path::Path) -> BeingFacts {
@@ -195,7 +198,7 @@ fn rows(list: &List, is_wide: bool) -> String {
         return String::new();
     }
     let mut head = vec!["ADDRESS", "READY", "REASON", "CYCLE", "BALANCE", "ACTIVITY"];
-    head.extend(is_wide.then_some(["MODEL", "EARNED", "SPENT", "TOKENS", "RESTARTS"]).into_iter().flatten());
+    head.extend(is_wide.then_some(["MODEL", "EARNED", "SPENT", "TOKENS", "RESTARTS", "SOURCE"]).into_iter().flatten());
     let row = |object: &ObjectStatus| {
         let ready = object.condition(ConditionKind::Ready);
         let stalled = object.condition(ConditionKind::Stalled).filter(|_| object.is(ConditionKind::Stalled));
@@ -214,10 +217,16 @@ fn rows(list: &List, is_wide: bool) -> String {
             row.push(being(|being| being.spent_usd.clone()));
             row.push(being(|being| being.total_tokens.to_string()));
             row.push(being(|being| being.restarts.to_string()));
+            row.push(object.source.as_ref().map(at_commit).unwrap_or_default());
         }
         row
     };
     table(&head, list.items.iter().map(row).collect())
+}
+
+/// A source and the start of its commit, such as `source/fleet@1a2b3c4d5e6f`.
+fn at_commit(SourceFacts { address, commit }: &SourceFacts) -> String {
+    format!("{address}@{}", commit.chars().take(12).collect::<String>())
 }
 
 fn say_problems(list: &List) {

@@ -119,8 +119,8 @@ pub(super) fn diff(context: &Context, arguments: &Diff) -> Result<(), Failure> {
 
 /// What would be done if all ran that one revision declares, and the other were declared.
 fn between(home: &Home, from: Revision, to: &Revision) -> Result<crate::plan::Plan, Failure> {
-    let Fleet { models, surfaces, caps, decisions, categories, beings } = from.fleet;
-    let mut observed = Observed { models, surfaces, caps, decisions, categories, beings: BTreeMap::new() };
+    let Fleet { sources, models, surfaces, caps, decisions, categories, beings } = from.fleet;
+    let mut observed = Observed { sources, models, surfaces, caps, decisions, categories, beings: BTreeMap::new() };
     for (name, spec) in beings {
         let state = peek(&home.being_dir(&name)).map_err(|error| Failure::of(Class::State, &error))?;
         let born = state.map(|state| Born { identity: state.identity, starting: state.budget.starting });

@@ -12,6 +12,7 @@ use super::cycle::CycleDocument;
 use super::decision::DecisionDocument;
 use super::most::MostDocument;
 use super::scalar::{Glob, HexDigest, HttpUrl, Identifier, Money, ObjectName, SizeText, SpanText, ToolName};
+use super::source::SourceDocument;
 use super::variable::VariableDocument;
 
 /// A whole manifest: any number of models, surfaces, caps, decisions, categories and beings, and the defaults that are merged under them.
@@ -22,6 +23,9 @@ pub(crate) struct ManifestDocument {
     /// The schema that editors check a JSON manifest with; TOML says it in a comment, `#:schema <path>`.
     #[serde(rename = "$schema")]
     pub schema: Option<String>,
+    /// Git repositories that hold manifests, by name.
+    #[schemars(extend("x-named" = true))]
+    pub source: BTreeMap<String, SourceDocument>,
     /// What beings think with, by name.
     #[schemars(extend("x-named" = true))]
     pub model: BTreeMap<String, ModelDocument>,

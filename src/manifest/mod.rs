@@ -44,6 +44,7 @@ mod scalar;
 mod schema;
 mod settings;
 mod shape;
+mod source;
 mod spec;
 mod terms;
 mod text;
@@ -54,13 +55,13 @@ pub use explain::{Explanation, UnknownPath, explain};
 pub use load::{Form, Source, Sources, Stand, What, walk};
 pub use origin::{Field, Layer, Origin, Origins, Resolved, resolved_document};
 pub use problem::{Place, Problem, Problems};
-pub use read::{Loaded, Overrides, from_variables, read};
+pub use read::{Loaded, Overrides, from_variables, read, sources_named};
 pub use registry::{Imported, export_categories, import_categories};
 pub use schema::{manifest_schema, schema_of, schemas};
 pub use settings::{SETTINGS, Setting, SettingForm, Variables};
 pub use spec::{
     BeingSpec, Boundary, BudgetSpec, CapSpec, CapabilitySpec, ChildrenSpec, ClientAuth, CycleSpec, ExternalLas, Fleet, Grant,
     LasSpec, LimitsSpec, Missed, ModelSpec, MostSpec, OauthSpec, PromptPolicy, ProviderSpec, SandboxSpec, Scope, SecretSource,
-    SurfaceSpec, ToolTerms, TransportSpec, VariableSpec, selects,
+    SourceSpec, SurfaceSpec, ToolTerms, TransportSpec, VariableSpec, selects,
 };
 pub use tree::{CategorySpec, DecisionSpec, EngineSpec, Route, SkillAction, SkillSpec};

@@ -21,6 +21,7 @@ use super::{
     schema::DEFAULTS,
     settings::{BARE_SECRET, Variables, document_of, setting_at},
     shape::misfits,
+    source::{self, SourceDocument},
     text::{Node, Shape, read_json, read_toml},
 };
 use crate::vocab::{Address, Kind, Name};
@@ -93,6 +94,25 @@ pub fn read(sources: &Sources, overrides: &Overrides) -> Result<Loaded, Problems
     let objects = declared_objects(&files, &mut problems);
     let is_whole = problems.is_empty() || files.iter().all(|file| !file.is_broken) && sources.problems.is_empty();
     resolve_all(&files, objects, is_whole, overrides, problems)
+}
+
+/// The names of the Git sources that some texts declare, right or wrong; `None` where one of the texts cannot be parsed. It costs a parse of
+/// those that mention any.
+pub fn sources_named(sources: &Sources) -> Option<BTreeSet<Name>> {
+    let kind = Kind::Source.as_str();
+    let mut names = BTreeSet::new();
+    for source in sources.files.iter().filter(|source| source.text.contains(kind)) {
+        let (root, faults) = match source.form {
+            Form::Toml => read_toml(&source.text),
+            Form::Json => read_json(&source.text),
+        };
+        if !faults.is_empty() {
+            return None;
+        }
+        let declared = root.get(kind).into_iter().flat_map(|entry| entry.node.entries());
+        names.extend(declared.filter_map(|entry| Name::try_from(entry.key.as_str()).ok()));
+    }
+    Some(names)
 }
 
 /// The fleet of one being, `being/agent`, that variables and flags alone describe (SPEC §13): a Brama model, and the Las that `LAS_COMMAND` and
@@ -285,6 +305,10 @@ fn resolve_into(fleet: &mut Fleet, cx: &mut Cx<'_>) -> Vec<Name> {
             let spec = cx.extract::<SurfaceDocument>().and_then(|document| resolve::surface(&document, cx));
             keep(&mut fleet.surfaces, &name, spec)
         }
+        Kind::Source => {
+            let spec = cx.extract::<SourceDocument>().and_then(|document| source::resolve(&document, cx));
+            keep(&mut fleet.sources, &name, spec)
+        }
         Kind::Cap => {
             let spec = cx.extract::<CapDocument>().and_then(|document| resolve::cap(&document, cx));
             keep(&mut fleet.caps, &name, spec)
@@ -400,7 +424,7 @@ impl Settings {
         let takes = match kind {
             Kind::Model => is_brama,
             Kind::Surface => true,
-            Kind::Cap | Kind::Decision | Kind::Category => false,
+            Kind::Cap | Kind::Source | Kind::Decision | Kind::Category => false,
             Kind::Being => being.is_some_and(is_run),
         };
         let over = self.layers.iter().filter(|(_, of, _)| takes && of == kind);

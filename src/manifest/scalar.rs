@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
+use super::source::fault_of_address;
 use crate::vocab::{Name, Size, Span, Usd};
 
 macro_rules! scalar {
@@ -57,6 +58,14 @@ scalar!(
     HttpUrl, "URL", { "type": "string", "format": "uri", "pattern": r"^https?://[^/\s?#]+", "maxLength": 4096 }
 );
 scalar!(
+    /// Where a Git repository is: a URL without secrets, `user@host:path`, or a path.
+    GitAddress, "Repository", { "type": "string", "format": "git-address", "minLength": 1, "maxLength": 4096 }
+);
+scalar!(
+    /// The name of a branch, without `refs/heads/`.
+    GitBranch, "Branch", { "type": "string", "format": "branch", "maxLength": 200, "examples": ["main", "release/7"] }
+);
+scalar!(
     /// 1 to 128 of ASCII letters, digits, `-`, `_`, `.` and `:`.
     Identifier, "Identifier", { "type": "string", "pattern": "^[A-Za-z0-9._:-]{1,128}$" }
 );
@@ -95,10 +104,20 @@ const MAX_SPAN: Span = Span::from_secs(366 * 24 * 3_600);
 type Rule = fn(&str) -> bool;
 
 /// The rules that a regular expression cannot hold, by the `format` that names them in the schema.
-pub(crate) const FORMATS: [(&str, Rule); 5] = [
+pub(crate) const FORMATS: [(&str, Rule); 7] = [
     ("usd", |text| Usd::parse(text).is_ok()),
     ("span", |text| text.parse::<Span>().is_ok_and(|span| span <= MAX_SPAN)),
     ("size", |text| text.parse::<Size>().is_ok()),
     ("name", |text| Name::try_from(text).is_ok_and(|name| name.depth() == 0)),
+    ("branch", is_branch),
+    ("git-address", |text| fault_of_address(text).is_none()),
     ("glob", |text| globset::Glob::new(text).is_ok()),
 ];
+
+/// What `git check-ref-format` lets a branch be called, less some that nobody uses.
+fn is_branch(text: &str) -> bool {
+    let is_part =
+        |part: &str| !part.is_empty() && !part.starts_with(['.', '-']) && !part.ends_with('.') && !part.ends_with(".lock");
+    let is_plain = |c: char| c.is_alphanumeric() || "-_.+/#@=,".contains(c);
+    text.split('/').all(is_part) && text.chars().all(is_plain) && !text.contains("..") && text != "@"
+}

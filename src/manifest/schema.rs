@@ -9,6 +9,7 @@ use super::{
     category::CategoryDocument,
     decision::DecisionDocument,
     document::{BeingDocument, CapDocument, ManifestDocument, ModelDocument, SurfaceDocument},
+    source::SourceDocument,
     text,
 };
 
@@ -45,6 +46,7 @@ pub fn schemas() -> Vec<(String, Value)> {
     };
     vec![
         ("manifest.schema.json".into(), manifest_schema().clone()),
+        of_kind("Source", schema_of::<SourceDocument>("source")),
         of_kind("Model", schema_of::<ModelDocument>("model")),
         of_kind("Surface", schema_of::<SurfaceDocument>("surface")),
         of_kind("Cap", schema_of::<CapDocument>("cap")),

@@ -12,6 +12,7 @@ use super::{
     problem::{did_you_mean, quoted},
     scalar::FORMATS,
     schema::manifest_schema,
+    source::fault_of_address,
 };
 use crate::vocab::{self, Name, SkillName};
 
@@ -107,7 +108,8 @@ fn tell(error: &ValidationError<'_>) -> Vec<Misfit> {
     }
     let field = Field { error, label: label(&path), leaf: leaf(&path), schema: parent_schema(error) };
     let (message, hint) = field.sentence();
-    let secret = error.schema_path().as_str().contains(SECRET) && error.instance().is_string();
+    let holds_secrets = [SECRET, "GitAddress"].iter().any(|name| error.schema_path().as_str().contains(name));
+    let secret = holds_secrets && error.instance().is_string();
     vec![Misfit { path, at_key: false, secret, message, hint }]
 }
 
@@ -257,6 +259,13 @@ impl Field<'_> {
                 Some("use 1 to 128 of letters, digits, `-`, `_`, `.` and `:`".into()),
             ),
             ("HexDigest", _) => (format!("{spoken} must be 64 lowercase hexadecimal characters"), None),
+            ("GitAddress", _) => {
+                let (what, hint) = fault_of_address(given).unwrap_or(("does not fit its rule", ""));
+                (format!("{label} {what}"), Some(hint.into()))
+            }
+            ("GitBranch", _) => {
+                (format!("{label} is {}, which cannot name a branch", quoted(given)), Some("write branch = \"main\"".into()))
+            }
             (SECRET | VARIABLE, _) if self.leaf == "credential" => (
                 format!("{label} is not the name of a credential"),
                 Some("use letters, digits, `-`, `_`, `@` and `.`, not led by a `.`".into()),

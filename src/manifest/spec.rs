@@ -15,6 +15,8 @@ use crate::{
 /// Everything that one set of manifests declares, resolved: no default is open, no reference dangles (SPEC §2).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fleet {
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sources: BTreeMap<Name, SourceSpec>,
     pub models: BTreeMap<Name, ModelSpec>,
     pub surfaces: BTreeMap<Name, SurfaceSpec>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -30,12 +32,34 @@ impl Fleet {
     /// Every address of the fleet, in the order of the kinds.
     pub fn addresses(&self) -> impl Iterator<Item = Address> {
         let of = |kind| move |name: &Name| Address::new(kind, name.clone());
-        let models = self.models.keys().map(of(Kind::Model));
+        let models = self.sources.keys().map(of(Kind::Source)).chain(self.models.keys().map(of(Kind::Model)));
         let caps = self.caps.keys().map(of(Kind::Cap));
         let trees = self.decisions.keys().map(of(Kind::Decision)).chain(self.categories.keys().map(of(Kind::Category)));
         let bodiless = models.chain(self.surfaces.keys().map(of(Kind::Surface))).chain(caps).chain(trees);
         bodiless.chain(self.beings.keys().map(of(Kind::Being)))
     }
+}
+
+/// A branch of a Git repository that holds manifests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceSpec {
+    /// A URL without secrets, `user@host:path` or an absolute path, as `git` takes it.
+    pub git: String,
+    pub branch: String,
+    /// The folder within the repository; `None` is all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// How often the branch is looked at.
+    pub every: Span,
+    /// Who may sign; `None` takes unsigned commits too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_signers: Option<PathBuf>,
+    /// Whether a commit is taken that does not descend from the one before.
+    #[serde(default)]
+    pub follow_rewrites: bool,
+    /// Whether a commit is taken that declares nothing.
+    #[serde(default)]
+    pub allow_empty: bool,
 }
 
 /// What beings think with.

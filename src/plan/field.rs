@@ -72,7 +72,7 @@ const SURFACE: [(&str, Effect); 6] = [
 /// What a change of the field at a dotted path does. A being alone carries what a change could break.
 pub fn effect_of(kind: Kind, path: &str) -> Effect {
     match kind {
-        Kind::Model | Kind::Cap | Kind::Decision | Kind::Category => Effect::Hot,
+        Kind::Source | Kind::Model | Kind::Cap | Kind::Decision | Kind::Category => Effect::Hot,
         Kind::Surface => nearest(&SURFACE, path, Effect::Reload),
         Kind::Being => nearest(&BEING, path, Effect::Restart),
     }

@@ -51,6 +51,7 @@ fn wrong(at: &Address, step: &Step, declared: &Fleet, observed: &Observed) -> Op
     }
     let name = &at.name;
     let (is_declared, is_there, is_same) = match at.kind {
+        Kind::Source => sides(declared.sources.get(name), observed.sources.get(name)),
         Kind::Model => sides(declared.models.get(name), observed.models.get(name)),
         Kind::Surface => sides(declared.surfaces.get(name), observed.surfaces.get(name)),
         Kind::Cap => sides(declared.caps.get(name), observed.caps.get(name)),

@@ -4,13 +4,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     being::Identity,
-    manifest::{BeingSpec, CapSpec, CategorySpec, DecisionSpec, ModelSpec, SurfaceSpec},
+    manifest::{BeingSpec, CapSpec, CategorySpec, DecisionSpec, ModelSpec, SourceSpec, SurfaceSpec},
     vocab::{Address, Kind, Name, Usd},
 };
 
 /// What the runtime reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observed {
+    #[serde(default)]
+    pub sources: BTreeMap<Name, SourceSpec>,
     pub models: BTreeMap<Name, ModelSpec>,
     pub surfaces: BTreeMap<Name, SurfaceSpec>,
     pub caps: BTreeMap<Name, CapSpec>,
@@ -61,7 +63,7 @@ impl Observed {
     /// Every address that is observed.
     pub fn addresses(&self) -> impl Iterator<Item = Address> {
         let of = |kind| move |name: &Name| Address::new(kind, name.clone());
-        let models = self.models.keys().map(of(Kind::Model));
+        let models = self.sources.keys().map(of(Kind::Source)).chain(self.models.keys().map(of(Kind::Model)));
         let caps = self.caps.keys().map(of(Kind::Cap));
         let trees = self.decisions.keys().map(of(Kind::Decision)).chain(self.categories.keys().map(of(Kind::Category)));
         let bodiless = models.chain(self.surfaces.keys().map(of(Kind::Surface))).chain(caps).chain(trees);

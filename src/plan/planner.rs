@@ -64,6 +64,7 @@ impl Verdict {
 /// ```
 pub fn plan(declared: &Fleet, observed: &Observed) -> Plan {
     let mut steps = BTreeMap::new();
+    plain(Kind::Source, &declared.sources, &observed.sources, &mut steps);
     plain(Kind::Model, &declared.models, &observed.models, &mut steps);
     plain(Kind::Surface, &declared.surfaces, &observed.surfaces, &mut steps);
     plain(Kind::Cap, &declared.caps, &observed.caps, &mut steps);

@@ -1,7 +1,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    BeingFacts, Condition, ConditionKind, HoldFacts, List, ObjectStatus, QuestionFacts, Reconciler, Status, SurfaceFacts,
+    BeingFacts, Condition, ConditionKind, HoldFacts, List, ObjectStatus, QuestionFacts, Reconciler, SourceFacts, Status,
+    SurfaceFacts,
     reconciler::{Refusal, Refused},
     status::{activity, conditions, is_idle, next_wake},
 };
@@ -17,8 +18,8 @@ impl Reconciler {
     pub(super) fn observe(&self) -> Observed {
         let names = self.units.keys().chain(self.born.keys()).cloned().collect::<std::collections::BTreeSet<_>>();
         let beings = names.into_iter().map(|name| (name.clone(), self.observed(&name))).collect();
-        let Fleet { models, surfaces, caps, decisions, categories, .. } = self.enacted.clone();
-        Observed { models, surfaces, caps, decisions, categories, beings }
+        let Fleet { sources, models, surfaces, caps, decisions, categories, .. } = self.enacted.clone();
+        Observed { sources, models, surfaces, caps, decisions, categories, beings }
     }
 
     fn observed(&self, name: &Name) -> ObservedBeing {
@@ -40,6 +41,8 @@ impl Reconciler {
     pub(super) fn act(&mut self, plan: &Plan) {
         self.ground.models.replace(&self.fleet.models);
         self.ground.deciders.replace(&self.fleet);
+        self.keep_sources();
+        self.enacted.sources.clone_from(&self.fleet.sources);
         self.enacted.models.clone_from(&self.fleet.models);
         self.enacted.surfaces.clone_from(&self.fleet.surfaces);
         self.enacted.caps.clone_from(&self.fleet.caps);
@@ -180,6 +183,10 @@ impl Reconciler {
                 question = wanted;
                 (conditions, None, true)
             }
+            Kind::Source => {
+                let (conditions, is_in_force) = self.source(&address.name);
+                (conditions, None, is_in_force)
+            }
             Kind::Model | Kind::Decision | Kind::Category => {
                 let ready = Condition::new(ConditionKind::Ready, true, "Declared", "it is used when a being needs it");
                 (vec![ready], None, true)
@@ -190,7 +197,12 @@ impl Reconciler {
             self.observed_generations.insert(address.clone(), generation);
         }
         let observed_generation = self.observed_generations.get(address).copied().unwrap_or(0);
-        ObjectStatus { address: address.to_string(), generation, observed_generation, conditions, being, question }
+        let from = self.declared.fetched_from(&declared);
+        let source = from.map(|(name, record)| SourceFacts {
+            address: Address::new(Kind::Source, name).to_string(),
+            commit: record.commit.clone(),
+        });
+        ObjectStatus { address: address.to_string(), generation, observed_generation, conditions, source, being, question }
     }
 
     /// How much of a cap is used.

@@ -1,13 +1,18 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
 
-use super::{AppliedSet, sets::Sets, watch::Served};
+use super::{
+    AppliedSet,
+    git::{Record, Records},
+    sets::Sets,
+    watch::Served,
+};
 use crate::{
-    manifest::{Fleet, Loaded, Overrides, Problems, Sources, read},
+    manifest::{Fleet, Loaded, Overrides, Problem, Problems, Sources, read, sources_named},
     store::{Home, KeepError, read_json, write_json},
     vocab::{Address, Digest, Kind, Name, chain},
 };
@@ -18,6 +23,9 @@ pub(super) struct Declared {
     /// What was last taken of the served files.
     served: Served,
     pub(super) sets: Sets,
+    pub(super) records: Records,
+    /// What of Git sources is in force; `None` until it could be read.
+    fetched: Option<BTreeMap<Name, Record>>,
     overrides: Overrides,
     history: PathBuf,
     pub(super) good: Good,
@@ -51,7 +59,7 @@ pub(super) struct Generation {
 
 /// What is declared right now, whether it validates or not.
 pub(super) struct Reading {
-    digest: Digest,
+    pub(super) digest: Digest,
     pub(super) result: Result<Fleet, Problems>,
     files: BTreeMap<Address, Vec<PathBuf>>,
     places: BTreeMap<Address, String>,
@@ -69,6 +77,8 @@ impl Declared {
         Self {
             served: Served::default(),
             sets: Sets::new(home.sets()),
+            records: Records::of(home),
+            fetched: None,
             overrides,
             history,
             good,
@@ -93,7 +103,7 @@ impl Declared {
         };
         let is_whole = served.is_settled || self.read.is_none() || {
             let sets = self.sets.all()?;
-            !self.lacks_anything(&self.parse(&Texts::of(sources, &sets)))
+            !self.lacks_anything(&self.parse(&self.texts(sources, &sets)))
         };
         if is_whole {
             self.served = served;
@@ -104,28 +114,95 @@ impl Declared {
     /// Reads what is served and applied, where it is not what was read last.
     pub(super) fn refresh(&mut self) -> Result<(), KeepError> {
         let sets = self.sets.all()?;
+        if self.fetched.is_none() {
+            self.fetched = Some(self.records.all()?);
+        }
         let Some(sources) = &self.served.sources else { return Ok(()) };
-        let texts = Texts::of(sources, &sets);
+        let texts = self.texts(sources, &sets);
         if self.read != Some(texts.digest) {
-            return self.take(self.parse(&texts));
+            self.take(self.parse(&texts))?;
+            return self.forget_fetched();
         }
         self.note_problems(self.invalid.clone());
         Ok(())
     }
 
+    /// Forgets what was fetched for sources that are declared no more.
+    fn forget_fetched(&mut self) -> Result<(), KeepError> {
+        let Some(fetched) = self.fetched.as_mut().filter(|_| self.invalid.is_empty()) else { return Ok(()) };
+        let is_declared = |name: &Name| self.good.fleet.sources.contains_key(name);
+        for name in fetched.keys().filter(|name| !is_declared(name)) {
+            self.records.forget(name)?;
+        }
+        fetched.retain(|name, _| is_declared(name));
+        Ok(())
+    }
+
+    /// What of a source is in force.
+    pub(super) fn record(&self, name: &Name) -> Option<&Record> {
+        self.fetched.as_ref()?.get(name)
+    }
+
+    /// Puts what was fetched into force; the next reading has it.
+    pub(super) fn put_record(&mut self, name: &Name, record: Record) -> Result<(), KeepError> {
+        self.records.put(name, &record)?;
+        self.fetched.get_or_insert_default().insert(name.clone(), record);
+        Ok(())
+    }
+
+    /// What would be declared with what was fetched for a source.
+    pub(super) fn look_at(&self, name: &Name, record: &Record) -> Result<Reading, KeepError> {
+        let (sets, nothing) = (self.sets.all()?, Sources::default());
+        let mut fetched = self.fetched.clone().unwrap_or_default();
+        fetched.insert(name.clone(), record.clone());
+        Ok(self.parse(&Texts::of(self.served.sources.as_deref().unwrap_or(&nothing), &sets, &fetched)))
+    }
+
+    /// The source that an object came from, and what of it is in force.
+    pub(super) fn fetched_from(&self, address: &Address) -> Option<(Name, &Record)> {
+        let name = self.records.source_of(Path::new(self.places.get(address)?))?;
+        let record = self.record(&name)?;
+        Some((name, record))
+    }
+
+    /// Tells whether anything of the last good fleet is declared below a folder.
+    pub(super) fn has_any_below(&self, folder: &Path) -> bool {
+        is_any_below(&self.places, folder)
+    }
+
+    fn texts<'a>(&self, served: &Sources, sets: &'a BTreeMap<Name, AppliedSet>) -> Texts<'a> {
+        Texts::of(served, sets, self.fetched.as_ref().unwrap_or(&BTreeMap::new()))
+    }
+
     /// What would be declared with these sets in the place of what was applied.
     pub(super) fn look_with(&self, sets: &BTreeMap<Name, AppliedSet>) -> Reading {
         let nothing = Sources::default();
-        self.parse(&Texts::of(self.served.sources.as_deref().unwrap_or(&nothing), sets))
+        self.parse(&self.texts(self.served.sources.as_deref().unwrap_or(&nothing), sets))
     }
 
     fn parse(&self, texts: &Texts<'_>) -> Reading {
-        let loaded = read(&texts.sources, &self.overrides);
+        let loaded = read(&texts.sources, &self.overrides).and_then(|loaded| self.check_nested(loaded));
         let files = loaded.as_ref().map(files).unwrap_or_default();
         let places = loaded.as_ref().map(places).unwrap_or_default();
         let stood = |address: &Address| Some(format!("it was declared in {} until now", self.places.get(address)?));
         let result = loaded.map(|Loaded { fleet, .. }| without(fleet, &texts.deleted));
         Reading { digest: texts.digest, result: result.map_err(|problems| problems.with_known(stood)), files, places }
+    }
+
+    /// Refuses a source that another one brings: who may add to what runs is said where the operator says it.
+    fn check_nested(&self, loaded: Loaded) -> Result<Loaded, Problems> {
+        let nested = |name: &Name| {
+            let at = Address::new(Kind::Source, name.clone());
+            let file = loaded.origins.files(&at).into_iter().find(|file| self.records.source_of(file).is_some())?;
+            let outer = self.records.source_of(&file)?;
+            let message = format!("{at} stands in source/{outer}; a source within a source is not fetched");
+            Some(Problem {
+                hint: Some("declare it in a served folder or an applied set".into()),
+                ..Problem::of_file(&file, message)
+            })
+        };
+        let problems: Problems = loaded.fleet.sources.keys().filter_map(nested).collect();
+        if problems.is_empty() { Ok(loaded) } else { Err(problems) }
     }
 
     /// Tells whether a reading lacks an object of the last good fleet, or anything at all.
@@ -208,23 +285,40 @@ struct Texts<'a> {
 }
 
 impl<'a> Texts<'a> {
-    fn of(served: &Sources, sets: &'a BTreeMap<Name, AppliedSet>) -> Self {
+    fn of(served: &Sources, sets: &'a BTreeMap<Name, AppliedSet>, fetched: &BTreeMap<Name, Record>) -> Self {
         let mut sources = served.clone();
         for source in sets.values().flat_map(|set| &set.sources) {
             sources.add_text(&source.path, &source.folder, &source.text);
         }
         let deleted: BTreeSet<&Address> = sets.values().flat_map(|set| &set.deleted).collect();
+        // While one of the texts cannot be parsed, any source may be declared in it.
+        let named = if fetched.is_empty() { None } else { sources_named(&sources) };
+        let is_declared = |name: &Name| {
+            named.as_ref().is_none_or(|named| named.contains(name)) && !deleted.contains(&Address::new(Kind::Source, name.clone()))
+        };
+        for source in fetched.iter().filter(|(name, _)| is_declared(name)).flat_map(|(_, record)| &record.sources) {
+            sources.add_text(&source.path, &source.folder, &source.text);
+        }
         let digest = Digest::of(format!("{} {deleted:?}", sources.digest()));
         Self { sources, deleted, digest }
     }
 }
 
 impl Reading {
+    /// Tells whether anything is declared below a folder.
+    pub(super) fn has_any_below(&self, folder: &Path) -> bool {
+        is_any_below(&self.places, folder)
+    }
+
     /// The objects that a set declares.
     pub(super) fn addresses_of(&self, set: &AppliedSet) -> Vec<Address> {
         let is_declared = |files: &Vec<PathBuf>| set.sources.iter().any(|source| files.contains(&source.path));
         self.files.iter().filter(|(_, files)| is_declared(files)).map(|(address, _)| address.clone()).collect()
     }
+}
+
+fn is_any_below(places: &BTreeMap<Address, String>, folder: &Path) -> bool {
+    places.values().any(|place| Path::new(place).starts_with(folder))
 }
 
 fn files(loaded: &Loaded) -> BTreeMap<Address, Vec<PathBuf>> {
@@ -237,6 +331,7 @@ fn places(loaded: &Loaded) -> BTreeMap<Address, String> {
 
 fn without(mut fleet: Fleet, deleted: &BTreeSet<&Address>) -> Fleet {
     let kept = |kind: Kind, name: &Name| !deleted.contains(&Address::new(kind, name.clone()));
+    fleet.sources.retain(|name, _| kept(Kind::Source, name));
     fleet.models.retain(|name, _| kept(Kind::Model, name));
     fleet.surfaces.retain(|name, _| kept(Kind::Surface, name));
     fleet.caps.retain(|name, _| kept(Kind::Cap, name));
@@ -250,6 +345,7 @@ fn without(mut fleet: Fleet, deleted: &BTreeSet<&Address>) -> Fleet {
 fn generations(fleet: &Fleet, before: &BTreeMap<Address, Generation>) -> BTreeMap<Address, Generation> {
     let digest = |address: &Address| {
         let json = match address.kind {
+            Kind::Source => serde_json::to_vec(&fleet.sources.get(&address.name)),
             Kind::Model => serde_json::to_vec(&fleet.models.get(&address.name)),
             Kind::Surface => serde_json::to_vec(&fleet.surfaces.get(&address.name)),
             Kind::Cap => serde_json::to_vec(&fleet.caps.get(&address.name)),

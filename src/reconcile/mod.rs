@@ -8,6 +8,9 @@
 //! What is away counts as removed, and what does not validate as broken, when nothing changed for a second. Changes are heard of from
 //! the kernel, on every folder and along every link; where it does not tell of them (network file systems, `serve --poll`) they are looked for.
 //!
+//! **Git sources** are fetched by a task each. What one brings comes into force only as a whole, once it is verified, validates together with all
+//! else that is declared, and descends from what was in force; until then, and while a branch cannot be reached, what was in force goes on.
+//!
 //! Children are beings of the fleet too: each being's state says which it made, and a child is declared to be what its parent is, less what
 //! only its parent has. A parent stops after its children.
 //!
@@ -27,6 +30,7 @@ mod consent;
 mod declared;
 mod family;
 mod freeze;
+mod git;
 mod handle;
 mod pauses;
 mod reconciler;
@@ -35,6 +39,7 @@ mod requests;
 mod revisions;
 mod rollback;
 mod sets;
+mod sourcing;
 mod status;
 mod trace;
 mod watch;
@@ -47,5 +52,6 @@ pub use reconciler::{BeginError, Reconciler, Settings};
 pub use revisions::{Cause, Revision, RevisionHead, Revisions};
 pub use sets::{AppliedSet, AppliedSource, add_applied};
 pub use status::{
-    BeingFacts, Condition, ConditionKind, FormFacts, HoldFacts, List, ObjectStatus, QuestionFacts, Status, SurfaceFacts, Truth,
+    BeingFacts, Condition, ConditionKind, FormFacts, HoldFacts, List, ObjectStatus, QuestionFacts, SourceFacts, Status,
+    SurfaceFacts, Truth,
 };

@@ -22,6 +22,7 @@ use super::{
     record::Record,
     requests::Parting,
     revisions::{Cause, Revisions},
+    sourcing::Sourcing,
     watch::Watched,
     watchdog::Watchdog,
 };
@@ -64,9 +65,10 @@ pub struct Reconciler {
     pub(super) families: Families,
     pub(super) pauses: Pauses,
     pub(super) freeze: Freeze,
+    pub(super) sourcing: Sourcing,
     pub(super) revisions: Revisions,
     /// Who asked for the change that is converged next.
-    pub(super) cause: Option<(Operator, Cause)>,
+    pub(super) cause: Option<(Option<Operator>, Cause)>,
     pub(super) watchdog: Watchdog,
     /// When this process began to converge.
     pub(super) began: Instant,
@@ -144,6 +146,7 @@ impl Reconciler {
             families,
             pauses,
             freeze,
+            sourcing: Sourcing::default(),
             revisions,
             cause: None,
             watchdog: Watchdog::default(),
@@ -183,6 +186,10 @@ impl Reconciler {
                     self.converge().await;
                     self.answer_parting();
                 }
+                Some(news) = self.sourcing.next() => match self.note_news(news) {
+                    true => self.converge().await,
+                    false => self.publish(),
+                },
                 Some(refused) = self.refusals.1.recv() => self.note_refusal(refused),
                 () = self.bell.notified() => match self.is_family_news() {
                     true => self.converge().await,
@@ -212,10 +219,11 @@ impl Reconciler {
 
     /// One run: read, observe, plan, judge, act, publish.
     pub(super) async fn converge(&mut self) {
-        if self.freeze.hold().is_none()
-            && let Err(error) = self.declared.refresh()
-        {
-            self.declared.note_problems(vec![chain(&error)]);
+        if self.freeze.hold().is_none() {
+            self.take_fetched().await;
+            if let Err(error) = self.declared.refresh() {
+                self.declared.note_problems(vec![chain(&error)]);
+            }
         }
         self.gather();
         let observed = self.observe();

@@ -34,6 +34,7 @@ impl Reconciler {
         match request {
             Request::Look { reply } => {
                 self.catch_up(true).await;
+                self.sourcing.poke_all();
                 drop(reply.send(Ok(())));
             }
             Request::Apply { set, content, by, dry_run, reply } => {
@@ -86,9 +87,12 @@ impl Reconciler {
         }
         self.declared.sets.put(set, content)?;
         for address in &addresses {
-            self.try_again(&address.name);
+            match address.kind {
+                Kind::Source => self.sourcing.poke(&address.name),
+                _ => self.try_again(&address.name),
+            }
         }
-        self.cause = Some((by, Cause::Applied { set: set.clone(), origin: content.origin.clone() }));
+        self.cause = Some((Some(by), Cause::Applied { set: set.clone(), origin: content.origin.clone() }));
         self.converge().await;
         match self.declared.problems.is_empty() {
             true => Ok(Applied { plan, addresses }),
@@ -119,13 +123,17 @@ impl Reconciler {
                 sets.insert(name.clone(), set.clone());
                 self.declared.look_with(&sets).result.map_err(RequestError::Invalid)?;
                 self.declared.sets.put(&name, &set)?;
-                self.cause = Some((by, Cause::Deleted { address: address.clone() }));
+                self.cause = Some((Some(by), Cause::Deleted { address: address.clone() }));
                 self.converge().await;
                 Ok(vec![format!("{address} is no longer declared")])
             }
             None if is_declared => {
                 let places = self.places_of(address);
-                Err(RequestError::Refused(format!("{address} is declared in {places}, which the daemon serves; remove it there")))
+                let what = match self.declared.fetched_from(address) {
+                    Some((source, _)) => format!("{address} comes from source/{source}; remove it in its repository"),
+                    None => format!("{address} is declared in {places}, which the daemon serves; remove it there"),
+                };
+                Err(RequestError::Refused(what))
             }
             None if address.kind == Kind::Being && self.ground.home.being_dir(&address.name).exists() => Ok(Vec::new()),
             None => Err(RequestError::Refused(format!("{address} is not declared; `singularity get` lists what is"))),
@@ -148,7 +156,7 @@ impl Reconciler {
         self.declared.look_with(&sets).result.map_err(RequestError::Invalid)?;
         let addresses = self.declared.addresses_of(&content);
         self.declared.sets.remove(set)?;
-        self.cause = Some((by, Cause::SetDeleted { set: set.clone() }));
+        self.cause = Some((Some(by), Cause::SetDeleted { set: set.clone() }));
         self.converge().await;
         let told = |address: &Address| match address.kind {
             Kind::Being => format!("{address} is no longer declared; it is stopped and its state is kept"),
@@ -201,7 +209,7 @@ impl Reconciler {
                 Kind::Surface => being.las.surfaces.contains(&address.name),
                 Kind::Decision => being.decision.as_ref() == Some(&address.name),
                 Kind::Category => being.categories.contains(&address.name),
-                Kind::Cap | Kind::Being => false,
+                Kind::Source | Kind::Cap | Kind::Being => false,
             })
         };
         let reads = |spec: &DecisionSpec| address.kind == Kind::Model && spec.model() == Some(&address.name);

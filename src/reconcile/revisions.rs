@@ -49,6 +49,8 @@ pub enum Cause {
     SetDeleted { set: Name },
     /// An older revision was taken back.
     RolledBack { to: u64 },
+    /// A commit of a Git source came into force.
+    Fetched { source: Name, commit: String },
     /// Served files changed, or were other than before when the daemon began.
     Served,
 }
@@ -60,6 +62,7 @@ impl fmt::Display for Cause {
             Self::Deleted { address } => write!(f, "delete of {address}"),
             Self::SetDeleted { set } => write!(f, "delete of set {set}"),
             Self::RolledBack { to } => write!(f, "rollback to {to}"),
+            Self::Fetched { source, commit } => write!(f, "commit {commit} of source/{source}"),
             Self::Served => f.write_str("served files"),
         }
     }

@@ -21,7 +21,7 @@ impl Reconciler {
         if cause.is_none() && !self.declared.take_news() {
             return;
         }
-        let (by, cause) = cause.map_or((None, Cause::Served), |(by, cause)| (Some(by), cause));
+        let (by, cause) = cause.unwrap_or((None, Cause::Served));
         let outcome = match (self.declared.problems.is_empty(), plan.is_settled()) {
             (false, _) => "refused: the manifests have problems".to_owned(),
             (true, true) => "nothing changes".to_owned(),
@@ -71,7 +71,7 @@ impl Reconciler {
             self.declared.sets.remove(name)?;
         }
         changed.iter().for_each(|name| self.try_again(name));
-        self.cause = Some((by, Cause::RolledBack { to: number }));
+        self.cause = Some((Some(by), Cause::RolledBack { to: number }));
         self.converge().await;
         match self.declared.problems.is_empty() {
             true => Ok(Applied { plan, addresses }),
@@ -89,7 +89,7 @@ impl Reconciler {
             let revision = self.revisions.read(number)?.ok_or_else(missing)?;
             return match revision.sets == *now {
                 true => Err(refused(format!(
-                    "revision {number} was applied from the same sets as now; what served files declare is taken back in those files"
+                    "revision {number} was applied from the same sets as now; what served files and Git sources declare is taken back there"
                 ))),
                 false => Ok(revision),
             };

@@ -52,6 +52,10 @@ pub struct ObjectStatus {
     /// How the object is, one row for each type.
     #[schemars(title = "Conditions")]
     pub conditions: Vec<Condition>,
+    /// The Git source that declares it, with the commit in force; objects of files and applied sets have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(title = "Source")]
+    pub source: Option<SourceFacts>,
     /// What only beings have.
     #[schemars(title = "Being")]
     pub being: Option<BeingFacts>,
@@ -59,6 +63,19 @@ pub struct ObjectStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(title = "Question")]
     pub question: Option<QuestionFacts>,
+}
+
+/// Where in Git an object is declared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Source facts")]
+pub struct SourceFacts {
+    /// The source, such as `source/fleet`.
+    #[schemars(title = "Address")]
+    pub address: String,
+    /// The commit in force, in hexadecimal.
+    #[schemars(title = "Commit")]
+    pub commit: String,
 }
 
 /// One aspect of an object.

@@ -157,6 +157,11 @@ impl Home {
         self.path.join("sets")
     }
 
+    /// What Git sources brought: a folder each.
+    pub fn sources(&self) -> PathBuf {
+        self.path.join("sources")
+    }
+
     /// What operators said about children, until their parents know.
     pub fn fates(&self) -> PathBuf {
         self.history().join("children.json")

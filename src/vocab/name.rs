@@ -115,6 +115,7 @@ impl AsRef<str> for Name {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
+    Source,
     Model,
     Surface,
     Cap,
@@ -125,11 +126,12 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in the order in which they are shown.
-    pub const ALL: [Self; 6] = [Self::Model, Self::Surface, Self::Cap, Self::Decision, Self::Category, Self::Being];
+    pub const ALL: [Self; 7] = [Self::Source, Self::Model, Self::Surface, Self::Cap, Self::Decision, Self::Category, Self::Being];
 
     /// The kind as it is written in a manifest.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Source => "source",
             Self::Model => "model",
             Self::Surface => "surface",
             Self::Cap => "cap",
@@ -171,7 +173,7 @@ pub struct Address {
 pub enum BadAddress {
     #[error("`{0}` is not an address; write kind/name, such as being/ada")]
     NotKindSlashName(String),
-    #[error("`{0}` is not a kind; use model, surface, cap, decision, category or being")]
+    #[error("`{0}` is not a kind; use source, model, surface, cap, decision, category or being")]
     UnknownKind(String),
     #[error(transparent)]
     Name(#[from] BadName),
