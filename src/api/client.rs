@@ -4,8 +4,8 @@ use reqwest::StatusCode;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::wire::{
-    AnswerRequest, ApplyAnswer, ApplyRequest, ConsentRequest, DeleteRequest, Done, FreezeRequest, PauseRequest, Refusal,
-    ResumeRequest, RollbackRequest, StatusAnswer,
+    AnswerRequest, ApplyAnswer, ApplyRequest, ConsentRequest, DeleteRequest, Done, EventList, FreezeRequest, FundRequest,
+    PauseRequest, Refusal, ResumeRequest, RollbackRequest, StatusAnswer,
 };
 
 /// A connection to a home's daemon over its unix socket.
@@ -54,6 +54,17 @@ impl Client {
     /// Takes an object or a set away.
     pub async fn delete(&self, request: &DeleteRequest) -> Result<Done, AskError> {
         self.post("delete", request).await
+    }
+
+    /// What happened; with `after`, what came after that number, at once or after a while, or nothing.
+    pub async fn events(&self, after: Option<u64>) -> Result<EventList, AskError> {
+        let wait = after.map(|number| format!("?after={number}")).unwrap_or_default();
+        self.ask(self.http.get(format!("{BASE}/v1/events{wait}"))).await
+    }
+
+    /// Gives a being money; done once it is durable.
+    pub async fn fund(&self, request: &FundRequest) -> Result<Done, AskError> {
+        self.post("fund", request).await
     }
 
     /// Pauses beings; done once it is durable.

@@ -19,7 +19,7 @@ use tokio::net::UnixListener;
 use super::{
     systemone,
     wire::{
-        AnswerRequest, ApplyAnswer, ApplyRequest, ConsentRequest, Daemon, DeleteRequest, Done, FreezeRequest, PauseRequest,
+        AnswerRequest, ApplyAnswer, ApplyRequest, ConsentRequest, Daemon, DeleteRequest, Done, EventList, FreezeRequest, FundRequest, PauseRequest,
         Refusal, RefusalClass, ResumeRequest, RollbackRequest, StatusAnswer,
     },
 };
@@ -88,6 +88,8 @@ pub async fn serve(
         .with_state(deciders);
     let router = Router::new()
         .route("/v1/status", get(status))
+        .route("/v1/events", get(events))
+        .route("/v1/fund", post(fund))
         .route("/v1/apply", post(apply))
         .route("/v1/delete", post(delete))
         .route("/v1/pause", post(pause))
@@ -169,6 +171,26 @@ async fn delete(
         DeleteRequest::Set { set } => shared.handle.delete_set(set, by).await?,
     };
     Ok(Json(Done { done }))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct After {
+    after: Option<u64>,
+}
+
+async fn events(State(shared): State<Shared>, Query(After { after }): Query<After>) -> Json<EventList> {
+    let items = tokio::time::timeout(LONGEST_WAIT, shared.handle.events(after)).await;
+    Json(EventList { items: items.unwrap_or_default() })
+}
+
+async fn fund(
+    State(shared): State<Shared>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    Json(request): Json<FundRequest>,
+) -> Result<Json<Done>, Refused> {
+    let FundRequest { being, id, usd, reason } = request;
+    Ok(Json(Done { done: shared.handle.fund(being, id, usd, peer.operator()?, reason).await? }))
 }
 
 async fn pause(

@@ -1,10 +1,11 @@
 use std::{fmt, path::PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    reconcile::{AppliedSet, Status, Whom, Word},
-    vocab::{Address, Name, Reason},
+    reconcile::{AppliedSet, Notice, Status, Whom, Word},
+    vocab::{Address, Name, Reason, Usd},
 };
 
 /// Asks that a set of manifests be applied, in the place of what had its name.
@@ -67,6 +68,26 @@ impl fmt::Debug for ConsentRequest {
 pub struct PauseRequest {
     pub whom: Whom,
     pub reason: Option<Reason>,
+}
+
+/// Asks that a being be given money, once for the id.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FundRequest {
+    pub being: Name,
+    pub id: String,
+    pub usd: Usd,
+    pub reason: Option<Reason>,
+}
+
+/// What happened to objects since the daemon runs, oldest first: what `events -o json` prints.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Events")]
+pub struct EventList {
+    /// The last of them, at most 1000.
+    #[schemars(title = "Items")]
+    pub items: Vec<Notice>,
 }
 
 /// Asks that beings that were paused go on.

@@ -3,6 +3,7 @@ use serde_json::json;
 use super::{
     args::{Format, Get},
     context::{Context, asked, print, say},
+    events::rows as rows_of,
     failure::{Class, Failure},
     table::table,
 };
@@ -79,9 +80,23 @@ pub(super) async fn describe(context: &Context, address: &Address) -> Result<(),
     });
     text.push_str("conditions\n");
     text.extend(table(&["TYPE", "STATUS", "REASON", "MESSAGE"], rows.collect()).lines().map(|line| format!("  {line}\n")));
+    text.push_str(&last_events(context, address).await?);
     print(&text)?;
     say_problems(&list);
     Ok(())
+}
+
+/// How many events a description shows.
+const SHOWN_EVENTS: usize = 8;
+
+/// What happened to an object last, where a daemon knows.
+async fn last_events(context: &Context, address: &Address) -> Result<String, Failure> {
+    let Some(client) = context.client()? else { return Ok(String::new()) };
+    let mut list = client.events(None).await.map_err(|error| asked(&error))?;
+    list.items.retain(|notice| notice.object == address.to_string());
+    list.items.drain(..list.items.len().saturating_sub(SHOWN_EVENTS));
+    let rows: String = rows_of(&list).lines().map(|line| format!("  {line}\n")).collect();
+    Ok(if rows.is_empty() { rows } else { format!("events\n{rows}") })
 }
 
 /// The parent and the children of a being.

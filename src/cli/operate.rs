@@ -5,8 +5,10 @@ use clap::Subcommand;
 use super::{
     audit::{self, AuditArguments},
     context::Context,
+    events::{self, Events},
     failure::Failure,
     freeze::{self, Freeze},
+    fund::{self, Fund},
     history::{self, Diff, History, Rollback},
     pause::{self, Pause, Resume},
     wait::{self, Wait},
@@ -23,6 +25,16 @@ pub(super) enum Operate {
     /// Let beings that were paused go on.
     #[command(after_help = "Examples:\n  singularity resume being/ada\n  singularity resume --all")]
     Resume(Resume),
+    /// Give a being money beside what its manifest grants, once for each id.
+    #[command(
+        after_help = "Examples:\n  singularity fund being/ada 25 --id 2026-12\n  singularity fund ada 0.50 --id tip-7 --reason \"well done\""
+    )]
+    Fund(Fund),
+    /// Show what happened to objects since the daemon runs: applied, alive, stalled, restarted, paused, fetched, refused.
+    #[command(
+        after_help = "The last 1000 are kept, until the daemon ends.\n\nExamples:\n  singularity events\n  singularity events -w being/ada\n  singularity events -o json"
+    )]
+    Events(Events),
     /// Wait until objects are ready, idle or gone.
     #[command(
         after_help = "Exits with 5 when the time is over, or an object is stalled.\n\nExamples:\n  singularity wait --for ready being/ada --timeout 2m\n  singularity pause ada && singularity wait --for idle being/ada\n  singularity wait --for gone being/ada"
@@ -52,6 +64,8 @@ pub(super) async fn operate(context: &Context, verb: &Operate) -> Result<(), Fai
     match verb {
         Operate::Pause(arguments) => pause::pause(context, arguments).await,
         Operate::Resume(arguments) => pause::resume(context, arguments).await,
+        Operate::Fund(arguments) => fund::fund(context, arguments).await,
+        Operate::Events(arguments) => events::events(context, arguments).await,
         Operate::Wait(arguments) => wait::wait(context, arguments).await,
         Operate::Freeze(arguments) => freeze::freeze(context, arguments).await,
         Operate::History(arguments) => history::history(context, arguments),

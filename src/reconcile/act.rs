@@ -3,6 +3,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     BeingFacts, Condition, ConditionKind, HoldFacts, List, ObjectStatus, QuestionFacts, Reconciler, SourceFacts, Status,
     SurfaceFacts,
+    notices::happened,
     reconciler::{Refusal, Refused},
     status::{activity, conditions, is_idle, next_wake},
 };
@@ -162,9 +163,14 @@ impl Reconciler {
         let frozen = self.freeze.hold().map(HoldFacts::from);
         let list = List { items, problems: self.declared.told(), frozen };
         let pulling = self.ground.weights.pulling().borrow().map(|pulling| (pulling.done, pulling.total));
+        let now = self.ground.clock.now();
         self.status.send_if_modified(|status| {
             if status.version > 0 && status.list == list && status.pulling == pulling {
                 return false;
+            }
+            let told = happened(&status.list, &list);
+            if !told.is_empty() {
+                self.notices.send_modify(|notices| notices.add(now, told));
             }
             *status = Arc::new(Status { version: status.version + 1, list, pulling });
             true

@@ -136,8 +136,8 @@ impl Reconciler {
 
     /// What the fleet says about a being, and what became of its children.
     pub(super) fn assignment(&self, name: &Name) -> Option<Assignment> {
-        let (paused, fates) = (self.pauses.of(name).cloned(), self.fates(name));
-        Some(Assignment { paused, fates, ..Assignment::of(&self.fleet, name)? })
+        let (paused, fates, funded) = (self.pauses.of(name).cloned(), self.fates(name), self.funds.of(name));
+        Some(Assignment { paused, fates, funded, ..Assignment::of(&self.fleet, name)? })
     }
 
     fn fates(&self, parent: &Name) -> Fates {
@@ -183,6 +183,9 @@ impl Reconciler {
         let gone: BTreeSet<Name> = gone.filter(|other| is_of_it(other)).cloned().chain([name.clone()]).collect();
         if let Err(error) = self.pauses.forget(&gone) {
             tracing::warn!("{}; a being of the same name begins paused", chain(&error));
+        }
+        if let Err(error) = self.funds.forget(&gone) {
+            tracing::warn!("{}; a being of the same name is given the same money", chain(&error));
         }
         for name in gone {
             // A being of the same name that is born later has seen nothing.

@@ -4,7 +4,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    AppliedSet, Status, Whom,
+    AppliedSet, Notice, Status, Whom,
+    notices::Notices,
     record::{Act, Record},
 };
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
     plan::Plan,
     runtime::Word,
     store::{AuditError, KeepError},
-    vocab::{Address, Name, Operator, Reason},
+    vocab::{Address, Name, Operator, Reason, Usd},
 };
 
 /// Asks the reconciler for changes, and shows what it knows. Cheap to clone.
@@ -20,6 +21,7 @@ use crate::{
 pub struct Handle {
     requests: mpsc::Sender<Request>,
     status: watch::Receiver<Arc<Status>>,
+    notices: watch::Receiver<Notices>,
     record: Record,
     pub(super) down: CancellationToken,
 }
@@ -34,6 +36,7 @@ pub(super) enum Request {
     Freeze { by: Operator, reason: Option<Reason>, reply: Reply<Vec<String>> },
     Thaw { reply: Reply<Vec<String>> },
     Pause { whom: Whom, by: Operator, reason: Option<Reason>, reply: Reply<Vec<String>> },
+    Fund { being: Name, id: String, usd: Usd, reply: Reply<Vec<String>> },
     Resume { whom: Whom, reply: Reply<Vec<String>> },
     Answer { being: Name, number: u64, word: Word, reply: Reply<()> },
     Consent { surface: Name, answer: String, reply: Reply<()> },
@@ -75,14 +78,39 @@ const MAX_WAITING_REQUESTS: usize = 16;
 
 impl Handle {
     /// Makes a handle that shows a status, and the end where its requests come out.
-    pub(super) fn new(status: watch::Receiver<Arc<Status>>, record: Record) -> (Self, mpsc::Receiver<Request>) {
+    pub(super) fn new(
+        (status, notices): (watch::Receiver<Arc<Status>>, watch::Receiver<Notices>),
+        record: Record,
+    ) -> (Self, mpsc::Receiver<Request>) {
         let (sender, requests) = mpsc::channel(MAX_WAITING_REQUESTS);
-        (Self { requests: sender, status, record, down: CancellationToken::new() }, requests)
+        (Self { requests: sender, status, notices, record, down: CancellationToken::new() }, requests)
     }
 
     /// What is known now and whenever it changes.
     pub fn status(&self) -> watch::Receiver<Arc<Status>> {
         self.status.clone()
+    }
+
+    /// What happened since the daemon runs, as far as it is kept; with `after`, what came after that number, waiting for some.
+    pub async fn events(&self, after: Option<u64>) -> Vec<Notice> {
+        let mut notices = self.notices.clone();
+        if let Some(number) = after {
+            let _the_daemon_ends = notices.wait_for(|notices| notices.has_after(number)).await;
+        }
+        notices.borrow().after(after.unwrap_or(0))
+    }
+
+    /// Gives a being money, once for each id.
+    pub async fn fund(
+        &self,
+        being: Name,
+        id: String,
+        usd: Usd,
+        by: Operator,
+        because: Option<Reason>,
+    ) -> Result<Vec<String>, RequestError> {
+        let act = Act::new("fund", format!("{usd} USD for being/{being} as {id}")).because(because);
+        self.recorded(by, Some(act), move |reply| Request::Fund { being, id, usd, reply }).await
     }
 
     /// Applies a set in the place of what had its name, or only tells what that would change.

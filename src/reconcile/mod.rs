@@ -30,8 +30,10 @@ mod consent;
 mod declared;
 mod family;
 mod freeze;
+mod funds;
 mod git;
 mod handle;
+mod notices;
 mod pauses;
 mod reconciler;
 mod record;
@@ -47,6 +49,7 @@ mod watchdog;
 
 pub use crate::runtime::{Answer, Word};
 pub use handle::{Applied, Handle, RequestError};
+pub use notices::Notice;
 pub use pauses::Whom;
 pub use reconciler::{BeginError, Reconciler, Settings};
 pub use revisions::{Cause, Revision, RevisionHead, Revisions};

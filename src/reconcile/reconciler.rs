@@ -17,7 +17,9 @@ use super::{
     declared::Declared,
     family::Families,
     freeze::Freeze,
+    funds::Funds,
     handle::Request,
+    notices::{Notices, Told},
     pauses::Pauses,
     record::Record,
     requests::Parting,
@@ -64,6 +66,7 @@ pub struct Reconciler {
     pub(super) born: BTreeMap<Name, Born>,
     pub(super) families: Families,
     pub(super) pauses: Pauses,
+    pub(super) funds: Funds,
     pub(super) freeze: Freeze,
     pub(super) sourcing: Sourcing,
     pub(super) revisions: Revisions,
@@ -80,6 +83,7 @@ pub struct Reconciler {
     /// Rung when something of a unit changed.
     pub(super) bell: Arc<Notify>,
     pub(super) status: watch::Sender<Arc<Status>>,
+    pub(super) notices: watch::Sender<Notices>,
     requests: mpsc::Receiver<Request>,
 }
 
@@ -127,10 +131,12 @@ impl Reconciler {
         let watched = Watched::on(settings.folders, settings.poll);
         let families = Families::new(&ground.home);
         let pauses = Pauses::open(&ground.home)?;
+        let funds = Funds::open(&ground.home)?;
         let freeze = Freeze::open(&ground.home)?;
         let revisions = Revisions::of(&ground.home);
         let (status, shown) = watch::channel(Arc::new(Status::default()));
-        let (handle, requests) = Handle::new(shown, Record::open(&ground)?);
+        let (notices, told) = watch::channel(Notices::default());
+        let (handle, requests) = Handle::new((shown, told), Record::open(&ground)?);
         let reconciler = Self {
             ground,
             declared,
@@ -145,6 +151,7 @@ impl Reconciler {
             born: BTreeMap::new(),
             families,
             pauses,
+            funds,
             freeze,
             sourcing: Sourcing::default(),
             revisions,
@@ -156,6 +163,7 @@ impl Reconciler {
             observed_generations: BTreeMap::new(),
             bell: Arc::new(Notify::new()),
             status,
+            notices,
             requests,
         };
         Ok((reconciler, handle))
@@ -238,6 +246,12 @@ impl Reconciler {
         }
         self.note_revision(&plan);
         self.publish();
+    }
+
+    /// Tells people of something that the status does not show.
+    pub(super) fn tell(&self, told: Told) {
+        let now = self.ground.clock.now();
+        self.notices.send_modify(|notices| notices.add(now, [told]));
     }
 
     /// Lets go of units whose task ended by itself, so that they are started again.

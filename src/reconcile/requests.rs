@@ -52,6 +52,7 @@ impl Reconciler {
             },
             Request::DeleteSet { set, by, reply } => drop(reply.send(self.delete_set(&set, by).await)),
             Request::Pause { whom, by, reason, reply } => drop(reply.send(self.pause(&whom, by, reason).await)),
+            Request::Fund { being, id, usd, reply } => drop(reply.send(self.fund(&being, &id, usd).await)),
             Request::Resume { whom, reply } => drop(reply.send(self.resume(&whom).await)),
             Request::Answer { being, number, word, reply } => self.pass_on(&being, number, word, reply),
             Request::Consent { surface, answer, reply } => self.consent(&surface, answer, reply),

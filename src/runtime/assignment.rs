@@ -12,7 +12,7 @@ use crate::{
         BeingSpec, Boundary, CapSpec, CapabilitySpec, ChildrenSpec, Fleet, PromptPolicy, ProviderSpec, SurfaceSpec, ToolTerms,
     },
     runtime::{Fates, Until, ground::Ground},
-    vocab::{Hold, Name},
+    vocab::{Hold, Name, Usd},
 };
 
 /// Everything that a fleet says about one being: its spec, the surfaces that it selected, what its models can take.
@@ -34,6 +34,9 @@ pub struct Assignment {
     /// An operator's pause, beside what the manifest declares.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Hold>,
+    /// What operators gave it beside what the manifest grants, by id.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub funded: BTreeMap<String, Usd>,
     /// What became of its children that it may not know yet.
     #[serde(default, skip_serializing_if = "Fates::is_empty")]
     pub fates: Fates,
@@ -69,6 +72,7 @@ impl Assignment {
             caps,
             needs_weights,
             paused: None,
+            funded: BTreeMap::new(),
             fates: Fates::new(),
         })
     }
@@ -164,7 +168,7 @@ impl Assignment {
     /// What a living being has to be told: grants that it lacks, and edits of what an operator holds.
     pub fn edits(&self, before: Option<&Self>, state: &AgentState) -> Vec<Input> {
         let granted = &state.budget.granted;
-        let owed = self.being.grants.iter().filter(|(id, _)| !granted.contains_key(*id));
+        let owed = self.being.grants.iter().chain(&self.funded).filter(|(id, _)| !granted.contains_key(*id));
         let mut inputs: Vec<Input> = owed.map(|(id, usd)| Input::Granted { id: id.clone(), usd: *usd }).collect();
         let changed = self
             .fates

@@ -172,6 +172,11 @@ impl Home {
         self.history().join("pauses.json")
     }
 
+    /// Money that operators gave.
+    pub fn funds(&self) -> PathBuf {
+        self.history().join("funds.json")
+    }
+
     /// What was declared at each change of it.
     pub fn revisions(&self) -> PathBuf {
         self.history().join("revisions")
