@@ -404,6 +404,32 @@ fn a_hangup_and_a_request_see_what_was_saved_before_them() {
 }
 
 #[test]
+fn a_folder_that_empties_as_a_disk_that_is_not_mounted_stops_nobody_unless_that_is_allowed() {
+    let mut served = Served::pair(&[]);
+    let away = served.home.around().join("away");
+    fs::rename(served.manifest(), &away).expect("a file can be moved");
+    wait_until(SOON, "it to be told", || told(&served.home).contains("declares nothing any more"));
+    served.let_settle();
+    served.assert_nobody_stopped("an empty folder");
+    assert!(served.home.run(&["events", "-o", "jsonl"]).ok().stdout.contains("is it mounted?"));
+    fs::rename(&away, served.manifest()).expect("a file can be moved back");
+    wait_until(SOON, "the problem to be over", || !told(&served.home).contains("declares nothing any more"));
+    served.assert_nobody_stopped("a folder that was mounted again");
+
+    let (folder, name) = (served.folder.clone(), served.manifest());
+    served.signal(Signal::KILL);
+    served.daemon.ended_within(SOON).expect("it was killed");
+    fs::rename(&name, &away).expect("a file can be moved");
+    served.daemon = serve(&served.home, &folder, &[]);
+    wait_until(SOON, "it to be told at the start too", || told(&served.home).contains("declares nothing any more"));
+    wait_until(SOON, "both to live on", || living(&served.home) == ["being/ada", "being/bob"]);
+    served.signal(Signal::KILL);
+    served.daemon.ended_within(SOON).expect("it was killed");
+    served.daemon = serve(&served.home, &folder, &["--allow-empty"]);
+    wait_until(PATIENT, "both to be gone", || served.home.run(&["get"]).stderr.contains("nothing is declared"));
+}
+
+#[test]
 fn what_is_removed_for_good_is_stopped() {
     let served = Served::pair(&[]);
     let text = served.text("first");

@@ -30,6 +30,9 @@ pub(super) struct Serve {
     /// Folders of manifests, or single ones. A change converges at once.
     #[arg(value_name = "DIR")]
     pub folders: Vec<PathBuf>,
+    /// Let a folder that declares nothing any more take away what it declared; without it that goes on, for the folder may not be mounted.
+    #[arg(long, requires = "folders")]
+    pub allow_empty: bool,
     /// Look for changes this often, such as `5s`, and rely on no events; by itself every 2s on network file systems.
     #[arg(long, value_name = "SPAN", requires = "folders", value_parser = poll)]
     pub poll: Option<Span>,
@@ -67,7 +70,12 @@ pub(super) async fn serve(context: &Context, arguments: Serve) -> Result<(), Fai
     let decisions = DecisionLog::open(home.path(), LogBounds::default()).map_err(|error| Failure::of(Class::State, &error))?;
     let ground = Arc::new(context.ground(home, &Fleet::default()).with(log).deciding_into(decisions).sharing());
     let deciders = ground.deciders.clone();
-    let settings = Settings { folders: folders.clone(), overrides: context.overrides(), poll: arguments.poll };
+    let settings = Settings {
+        folders: folders.clone(),
+        overrides: context.overrides(),
+        allow_empty: arguments.allow_empty,
+        poll: arguments.poll,
+    };
     let (reconciler, handle) = Reconciler::new(ground, settings).map_err(|error| Failure::of(Class::State, &error))?;
     let daemon = Daemon {
         pid: std::process::id(),

@@ -20,6 +20,8 @@ use crate::{
 /// What is declared: where it is read from, the last good fleet, and what is wrong now.
 #[derive(Debug)]
 pub(super) struct Declared {
+    /// What is served, where a folder that empties takes nothing away.
+    guarded: Vec<PathBuf>,
     /// What was last taken of the served files.
     served: Served,
     pub(super) sets: Sets,
@@ -67,7 +69,7 @@ pub(super) struct Reading {
 
 impl Declared {
     /// Begins with the last good fleet of an earlier daemon.
-    pub(super) fn new(home: &Home, overrides: Overrides) -> Self {
+    pub(super) fn new(home: &Home, overrides: Overrides, guarded: Vec<PathBuf>) -> Self {
         let history = home.history().join("fleet.json");
         let good = read_json(&history).unwrap_or_else(|error| {
             tracing::warn!("{}; the manifests are read afresh", chain(&error));
@@ -75,6 +77,7 @@ impl Declared {
         });
         let good = good.unwrap_or_default();
         Self {
+            guarded,
             served: Served::default(),
             sets: Sets::new(home.sets()),
             records: Records::of(home),
@@ -125,6 +128,24 @@ impl Declared {
         }
         self.note_problems(self.invalid.clone());
         Ok(())
+    }
+
+    /// Why a reading is not taken in which a served folder that declared something declares nothing any more: it may be a disk that is not
+    /// mounted. What an earlier daemon read is known without its places, so then all of them have to be empty.
+    fn emptied(&self, fleet: &Fleet, places: &BTreeMap<Address, String>) -> Option<String> {
+        let there: BTreeSet<Address> = fleet.addresses().collect();
+        let lacks = self.good.fleet.addresses().filter(|address| !there.contains(address)).count();
+        let is_first = self.places.is_empty();
+        let had = |folder: &Path| if is_first { lacks > 0 } else { is_any_below(&self.places, folder) };
+        let is_empty = |folder: &Path| !is_any_below(places, folder);
+        let all_are = || self.guarded.iter().all(|folder| is_empty(folder));
+        let emptied = self.guarded.iter().find(|folder| is_empty(folder) && had(folder) && (!is_first || all_are()))?;
+        (lacks > 0).then(|| {
+            format!(
+                "{} declares nothing any more, so {lacks} objects go on as they were: is it mounted? where it is meant to be empty, `singularity serve --allow-empty` takes them away",
+                emptied.display()
+            )
+        })
     }
 
     /// Forgets what was fetched for sources that are declared no more.
@@ -214,8 +235,10 @@ impl Declared {
 
     /// Takes a reading: a good one becomes the fleet, of a bad one the problems are kept beside the fleet as it was.
     fn take(&mut self, reading: Reading) -> Result<(), KeepError> {
+        let emptied = reading.result.as_ref().ok().and_then(|fleet| self.emptied(fleet, &reading.places));
         match reading.result {
             Err(problems) => self.invalid = problems.lines(),
+            Ok(_) if emptied.is_some() => self.invalid = emptied.into_iter().collect(),
             Ok(fleet) => {
                 self.invalid = Vec::new();
                 self.files = reading.files;
@@ -318,7 +341,8 @@ impl Reading {
 }
 
 fn is_any_below(places: &BTreeMap<Address, String>, folder: &Path) -> bool {
-    places.values().any(|place| Path::new(place).starts_with(folder))
+    let file = |place: &str| PathBuf::from(place.rsplit_once(':').map_or(place, |(file, _)| file));
+    places.values().any(|place| file(place).starts_with(folder))
 }
 
 fn files(loaded: &Loaded) -> BTreeMap<Address, Vec<PathBuf>> {

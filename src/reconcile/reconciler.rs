@@ -43,6 +43,8 @@ pub struct Settings {
     pub folders: Vec<PathBuf>,
     /// What lies over the manifests.
     pub overrides: Overrides,
+    /// Whether a folder that declares nothing any more takes away what it declared.
+    pub allow_empty: bool,
     /// How often the folders are looked at, where no event of the file system is to be relied on.
     pub poll: Option<Span>,
 }
@@ -127,7 +129,8 @@ impl Reconciler {
     /// Makes a reconciler and the handle to it, within a runtime. No being is started before [`Reconciler::run`]. The error says that it
     /// can't be read what operators hold back, or that nothing could be put on record.
     pub fn new(ground: Arc<Ground>, settings: Settings) -> Result<(Self, Handle), BeginError> {
-        let declared = Declared::new(&ground.home, settings.overrides);
+        let guarded = if settings.allow_empty { Vec::new() } else { settings.folders.clone() };
+        let declared = Declared::new(&ground.home, settings.overrides, guarded);
         let watched = Watched::on(settings.folders, settings.poll);
         let families = Families::new(&ground.home);
         let pauses = Pauses::open(&ground.home)?;
