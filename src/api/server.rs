@@ -19,8 +19,8 @@ use tokio::net::UnixListener;
 use super::{
     systemone,
     wire::{
-        AnswerRequest, ApplyAnswer, ApplyRequest, ConsentRequest, Daemon, DeleteRequest, Done, EventList, FreezeRequest, FundRequest, PauseRequest,
-        Refusal, RefusalClass, ResumeRequest, RollbackRequest, StatusAnswer,
+        AnswerRequest, ApplyAnswer, ApplyRequest, ConsentRequest, Daemon, DeleteRequest, Done, EventList, FreezeRequest,
+        FundRequest, PauseRequest, Refusal, RefusalClass, ResumeRequest, RollbackRequest, StatusAnswer,
     },
 };
 use crate::{

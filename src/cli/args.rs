@@ -138,7 +138,7 @@ Examples:
     #[command(after_help = "Examples:\n  singularity schema\n  singularity schema being\n  singularity schema --write schemas/")]
     Schema(Schema),
     /// Explain a key of a manifest.
-    #[command(after_help = "Example:\n  singularity explain being.las.only")]
+    #[command(after_help = "Examples:\n  singularity explain being.las.only\n  singularity explain --all")]
     Explain(Explain),
     /// Fetch the embedded models, or tell where they are.
     #[command(subcommand)]
@@ -351,7 +351,11 @@ pub(super) struct Schema {
 #[derive(Debug, Args)]
 pub(super) struct Explain {
     /// The key, such as `being.las.only`.
-    pub path: String,
+    #[arg(required_unless_present = "all")]
+    pub path: Option<String>,
+    /// Every field, with what a change of it does to what runs.
+    #[arg(long, conflicts_with = "path")]
+    pub all: bool,
 }
 
 /// What to do about the embedded model.

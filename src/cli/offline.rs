@@ -7,7 +7,7 @@ use super::{
     context::{Context, print, say},
     failure::{Class, Failure},
 };
-use crate::{api, manifest};
+use crate::{api, manifest, plan};
 
 /// Checks manifests and says what they declare.
 pub(super) fn validate(context: &Context, files: &Files) -> Result<(), Failure> {
@@ -52,7 +52,8 @@ fn world_readable() -> std::fs::Permissions {
 
 /// Explains a key of a manifest.
 pub(super) fn explain(arguments: &Explain) -> Result<(), Failure> {
-    let explanation = manifest::explain(&arguments.path).map_err(|error| Failure::of(Class::Configuration, &error))?;
+    let Some(path) = &arguments.path else { return print(&plan::fields_page()) };
+    let explanation = manifest::explain(path).map_err(|error| Failure::of(Class::Configuration, &error))?;
     print(&format!("{explanation}\n"))
 }
 

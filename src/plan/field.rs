@@ -32,7 +32,7 @@ pub struct Change {
 }
 
 /// What each field of a being does when it changes (SPEC §11). The longest prefix counts; a field that is not named restarts.
-const BEING: [(&str, Effect); 24] = [
+const BEING: [(&str, Effect); 26] = [
     ("identity", Effect::Refuse),
     ("specialty", Effect::Refuse),
     ("budget.starting", Effect::Refuse),
@@ -57,25 +57,118 @@ const BEING: [(&str, Effect); 24] = [
     ("categories", Effect::Hot),
     ("decision", Effect::Hot),
     ("route", Effect::Hot),
+    ("workspace", Effect::Restart),
+    ("replicas", Effect::Hot),
 ];
 
-/// The fields of a surface that its server need not know; all others start the surface anew.
-const SURFACE: [(&str, Effect); 6] = [
+/// What each field of a surface does. Its server need not know the first ones; any other starts it anew, and so does one that is not named.
+const SURFACE: [(&str, Effect); 15] = [
     ("rename", Effect::Hot),
     ("allow", Effect::Hot),
     ("deny", Effect::Hot),
     ("pin", Effect::Hot),
     ("trusted_revenue", Effect::Hot),
     ("boundary", Effect::Hot),
+    ("command", Effect::Reload),
+    ("url", Effect::Reload),
+    ("bearer", Effect::Reload),
+    ("oauth", Effect::Reload),
+    ("scope", Effect::Reload),
+    ("env", Effect::Reload),
+    ("timeout", Effect::Reload),
+    ("sandbox", Effect::Reload),
+    ("limits", Effect::Reload),
 ];
 
-/// What a change of the field at a dotted path does. A being alone carries what a change could break.
-pub fn effect_of(kind: Kind, path: &str) -> Effect {
+/// Models are asked anew for each round, and carry nothing that a change could break.
+const MODEL: [(&str, Effect); 13] = [
+    ("provider", Effect::Hot),
+    ("path", Effect::Hot),
+    ("base_url", Effect::Hot),
+    ("model", Effect::Hot),
+    ("api_key", Effect::Hot),
+    ("hmac_secret", Effect::Hot),
+    ("bearer", Effect::Hot),
+    ("price", Effect::Hot),
+    ("max_tokens", Effect::Hot),
+    ("temperature", Effect::Hot),
+    ("timeout", Effect::Hot),
+    ("concurrency", Effect::Hot),
+    ("context_tokens", Effect::Hot),
+];
+
+const CAP: [(&str, Effect); 3] = [("labels", Effect::Hot), ("per_day", Effect::Hot), ("total", Effect::Hot)];
+
+/// A source is fetched anew; what came of the one before goes on meanwhile.
+const SOURCE: [(&str, Effect); 8] = [
+    ("git", Effect::Hot),
+    ("branch", Effect::Hot),
+    ("path", Effect::Hot),
+    ("every", Effect::Hot),
+    ("verify", Effect::Hot),
+    ("allowed_signers", Effect::Hot),
+    ("follow_rewrites", Effect::Hot),
+    ("allow_empty", Effect::Hot),
+];
+
+/// What decides is made anew for the next decision.
+const DECISION: [(&str, Effect); 8] = [
+    ("engine", Effect::Hot),
+    ("model", Effect::Hot),
+    ("temperature", Effect::Hot),
+    ("rotations", Effect::Hot),
+    ("min_mass", Effect::Hot),
+    ("category_tau", Effect::Hot),
+    ("intent_tau", Effect::Hot),
+    ("tau", Effect::Hot),
+];
+
+/// The tree is walked anew for each message.
+const CATEGORY: [(&str, Effect); 13] = [
+    ("description", Effect::Hot),
+    ("skill", Effect::Hot),
+    ("config", Effect::Hot),
+    ("secret", Effect::Hot),
+    ("tau", Effect::Hot),
+    ("max_reentries", Effect::Hot),
+    ("cost_budget", Effect::Hot),
+    ("read", Effect::Hot),
+    ("write", Effect::Hot),
+    ("network", Effect::Hot),
+    ("cpu_time", Effect::Hot),
+    ("wall_time", Effect::Hot),
+    ("memory", Effect::Hot),
+];
+
+/// Fields that are called otherwise once they are resolved.
+const RESOLVED: [(&str, &str); 2] = [("model", "models"), ("grant", "grants")];
+
+/// The rows of a kind, and what holds for a field that has none.
+const fn rows(kind: Kind) -> (&'static [(&'static str, Effect)], Effect) {
     match kind {
-        Kind::Source | Kind::Model | Kind::Cap | Kind::Decision | Kind::Category => Effect::Hot,
-        Kind::Surface => nearest(&SURFACE, path, Effect::Reload),
-        Kind::Being => nearest(&BEING, path, Effect::Restart),
+        Kind::Source => (&SOURCE, Effect::Hot),
+        Kind::Model => (&MODEL, Effect::Hot),
+        Kind::Surface => (&SURFACE, Effect::Reload),
+        Kind::Cap => (&CAP, Effect::Hot),
+        Kind::Decision => (&DECISION, Effect::Hot),
+        Kind::Category => (&CATEGORY, Effect::Hot),
+        Kind::Being => (&BEING, Effect::Restart),
     }
+}
+
+/// What a change of the field at a dotted path does.
+pub fn effect_of(kind: Kind, path: &str) -> Effect {
+    let (table, otherwise) = rows(kind);
+    nearest(table, path, otherwise)
+}
+
+/// What a kind's rows say, each under the name that the field has in a manifest.
+pub(super) fn declared_effects(kind: Kind) -> Vec<(&'static str, Effect)> {
+    let written = |resolved: &'static str| {
+        let renamed = RESOLVED.iter().find(|(_, other)| kind == Kind::Being && *other == resolved);
+        renamed.map_or(resolved, |(written, _)| *written)
+    };
+    rows(kind).0.iter().map(|(path, effect)| (written(path), *effect)).collect()
 }
 
 /// What the longest prefix of a path says.

@@ -13,11 +13,13 @@
 mod field;
 mod judge;
 mod observed;
+mod page;
 mod planner;
 mod render;
 
 pub use field::{Change, Effect, effect_of};
 pub use judge::{Fault, judge};
 pub use observed::{Born, Observed, ObservedBeing, Phase};
+pub use page::{FieldRow, field_rows, fields_page};
 pub use planner::{Plan, Step, Verdict, plan};
 pub use render::Summary;
