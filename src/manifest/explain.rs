@@ -77,6 +77,9 @@ fn kind(root: &Value, schema: &Value) -> String {
     let table = resolved(root, schema);
     let words =
         |value: &Value| value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>();
+    if table.get("x-any").is_some() {
+        return "any value".to_owned();
+    }
     if let Some(options) = table.get("enum") {
         return words(options).iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(" | ");
     }
@@ -134,6 +137,7 @@ mod tests {
         assert!(explain("being").unwrap().children.iter().any(|(key, ..)| key == "budget"));
         assert!(explain("being.grant.usd").is_ok(), "lists are looked through");
         assert!(!explain("").unwrap().children.is_empty());
+        assert_eq!(explain("category.config").unwrap().kind, "table of any value", "what holds itself is not followed for ever");
     }
 
     #[test]

@@ -144,6 +144,7 @@ impl Kind {
     /// Several of the kind, in words.
     pub const fn plural(self) -> &'static str {
         match self {
+            Self::Source => "sources",
             Self::Model => "models",
             Self::Surface => "surfaces",
             Self::Cap => "caps",

@@ -109,6 +109,7 @@ impl Git {
             cwd: None,
             confinement: Confinement { limits, sandbox: None },
             talk: Talk::Of("git".to_owned()),
+            veil: None,
         };
         let run = async {
             let mut child = spawn.start()?;

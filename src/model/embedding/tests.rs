@@ -42,7 +42,7 @@ struct Reference {
 }
 
 fn references() -> Vec<Reference> {
-    serde_json::from_str(include_str!("reference.json")).unwrap()
+    serde_json::from_str(include_str!("tests/reference.json")).unwrap()
 }
 
 #[test]
