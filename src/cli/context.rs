@@ -129,12 +129,16 @@ impl Context {
     /// The ground that beings of this process stand on.
     pub(super) fn ground(&self, home: Home, fleet: &Fleet) -> Ground {
         let weights = Weights::new(home.models());
-        let (clock, embed) = (Clock::system(), weights.clone());
+        let (clock, embed, encode) = (Clock::system(), weights.clone(), weights.clone());
         let env = self.env.clone();
         let means = Means {
             clock: clock.as_function(),
             secrets: Secrets::new(Arc::new(move |name: &str| env.get(name).cloned())),
             embed: Arc::new(move |spec| embed.provider(spec)),
+            encode: Arc::new(move || {
+                let weights = encode.clone();
+                Box::pin(async move { weights.encoder().await })
+            }),
         };
         let models = Models::new(&fleet.models, means);
         Ground::new(home, (models, weights), (clock, Ids::random()), self.program.clone(), self.env.clone())

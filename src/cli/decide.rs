@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{ArgGroup, Args};
+use clap::{ArgGroup, Args, ValueEnum};
 use serde_json::{Value, json};
 
 use super::{
@@ -16,9 +16,13 @@ use super::{
     table::table,
 };
 use crate::{
-    decision::{BadRequest, Choice, Decision, DecisionError, DecisionRequest, OPTIONS, Readout, Terms},
+    decision::{BadRequest, Choice, Decision, DecisionError, DecisionRequest, Engine, Likeness, Nearness, OPTIONS, Readout, Terms},
     manifest::{Fleet, ModelSpec, Overrides, ProviderSpec, Sources, read},
-    model::{Models, pull},
+    model::{
+        Models,
+        pull::{self, Package},
+    },
+    runtime::Weights,
     vocab::Name,
 };
 
@@ -42,12 +46,16 @@ pub(super) struct Decide {
     /// A line of JSON is printed for each.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["question", "options", "output"])]
     pub rows: Option<PathBuf>,
+    /// Who decides. Comparing meanings is the better way to tell which topic fits, and the readout the only one that reads the question.
+    #[arg(long, value_enum, default_value_t = By::Readout, value_name = "ENGINE")]
+    pub engine: By,
     /// In how many orders the options are shown, at most one for each option; a small model likes some letters more than others.
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
     pub rotations: u8,
-    /// Divides the scores: above 1 it evens the options out, below 1 it parts them. It changes no choice of one order.
-    #[arg(long, default_value_t = 1.0, value_name = "T", value_parser = temperature)]
-    pub temperature: f64,
+    /// Divides the scores: a higher one evens the options out, a lower one parts them. It changes no choice of one order. Without it 1 for
+    /// `readout`, and 0.05 for `embedding`.
+    #[arg(long, value_name = "T", value_parser = temperature)]
+    pub temperature: Option<f64>,
     /// Select nothing when the letters of the options hold less than this share of all probability.
     #[arg(long, default_value_t = 0.0, value_name = "SHARE", value_parser = share)]
     pub min_mass: f64,
@@ -64,6 +72,15 @@ pub(super) struct Decide {
     /// How to print the decision.
     #[arg(short = 'o', long = "output", value_enum, default_value_t = Format::Table)]
     pub output: Format,
+}
+
+/// Names of the engines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum By {
+    /// A language model: the scores that it gives to the letters of the options.
+    Readout,
+    /// all-MiniLM-L6-v2: how near the description of each option is to the state. An option `none` stands for none of the others.
+    Embedding,
 }
 
 fn choice(text: &str) -> Result<Choice, String> {
@@ -128,10 +145,44 @@ fn single(context: &Context, arguments: &Decide) -> Result<DecisionRequest, Fail
 }
 
 /// The engine on a model of the manifests, on weights that are named, or on the default ones.
-pub(super) async fn engine(context: &Context, arguments: &Decide) -> Result<Readout, Failure> {
+pub(super) async fn engine(context: &Context, arguments: &Decide) -> Result<Engine, Failure> {
+    let min_mass = arguments.min_mass;
+    if arguments.engine == By::Embedding {
+        let temperature = arguments.temperature.unwrap_or(Nearness::default().temperature);
+        return Ok(Engine::Embedding(Likeness::new(
+            meanings(context, &Fleet::default()).await?,
+            Nearness { temperature, min_mass },
+        )));
+    }
     let (model, specs) = models(context, arguments)?;
-    let terms = Terms { temperature: arguments.temperature, rotations: arguments.rotations.into(), min_mass: arguments.min_mass };
-    Ok(Readout::new(ready(context, &specs, &model).await?, model, terms))
+    let temperature = arguments.temperature.unwrap_or(1.0);
+    let terms = Terms { temperature, rotations: arguments.rotations.into(), min_mass };
+    Ok(Engine::Readout(Readout::new(ready(context, &specs, &model).await?, model, terms)))
+}
+
+/// An engine on the model that is fetched for it, as it is without further terms.
+pub(super) async fn preset(context: &Context, by: By) -> Result<Engine, Failure> {
+    if by == By::Embedding {
+        return Ok(Engine::Embedding(Likeness::new(meanings(context, &Fleet::default()).await?, Nearness::default())));
+    }
+    let specs = unnamed(None)?;
+    let model = specs.keys().next().cloned().ok_or_else(|| Failure::new(Class::Runtime, "there is no embedded model"))?;
+    Ok(Engine::Readout(Readout::new(ready(context, &specs, &model).await?, model, Terms::default())))
+}
+
+/// The models of a fleet, after the embedding model was fetched where it has to be.
+pub(super) async fn meanings(context: &Context, fleet: &Fleet) -> Result<Models, Failure> {
+    let ground = context.ground(context.home()?, fleet);
+    fetched(context, &ground.weights, &pull::EMBEDDING).await?;
+    Ok(ground.models)
+}
+
+/// Fetches weights and shows how far that is.
+async fn fetched(context: &Context, weights: &Weights, package: &'static Package) -> Result<(), Failure> {
+    let bar = tokio::spawn(show_pulling(weights.clone(), context.is_lively()));
+    let fetched = weights.fetch(package).await;
+    bar.abort();
+    fetched.map_err(|error| Failure::new(Class::Upstream, error.message))
 }
 
 /// The models, of which one is about to be asked: its weights are fetched where they have to be.
@@ -142,10 +193,7 @@ pub(super) async fn ready(context: &Context, specs: &Specs, model: &Name) -> Res
     // Only what is fetched has to stay.
     let (ground, _passing) = if fetches { (context.ground(context.home()?, &fleet), None) } else { context.look_ground(&fleet)? };
     if fetches {
-        let bar = tokio::spawn(show_pulling(ground.weights.clone(), context.is_lively()));
-        let fetched = ground.weights.fetch(&pull::LANGUAGE).await;
-        bar.abort();
-        fetched.map_err(|error| Failure::new(Class::Upstream, error.message))?;
+        fetched(context, &ground.weights, &pull::LANGUAGE).await?;
     }
     Ok(ground.models)
 }

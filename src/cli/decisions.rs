@@ -3,6 +3,7 @@ use serde_json::json;
 
 use super::{
     args::Format,
+    bench::{self, Bench},
     context::{Context, print, say},
     failure::{Class, Failure},
     table::table,
@@ -32,6 +33,15 @@ Examples:
         after_help = "Examples:\n  singularity decisions export > rows.jsonl\n  singularity decisions export --human > labelled.jsonl"
     )]
     Export(ExportDecisions),
+    /// Measure engines on labelled rows that the program carries: 196 requests over 12 categories and 40 skills, 60 questions.
+    #[command(after_help = "A temperature is fitted on every second row; what is told is true of the others.
+RIGHT is the share of requests whose category, or of questions whose answer, is right; REJECTED that of requests which no skill
+does and which none was chosen for; FLIPS that of rows decided otherwise once the options are reversed.
+
+Examples:
+  singularity decisions bench
+  singularity decisions bench --engine embedding --engine readout --rows 24 -o json")]
+    Bench(Bench),
 }
 
 /// Arguments of `decisions report`.
@@ -62,8 +72,9 @@ pub(super) struct ExportDecisions {
 }
 
 /// Does it.
-pub(super) fn decisions(context: &Context, verb: &Decisions) -> Result<(), Failure> {
+pub(super) async fn decisions(context: &Context, verb: &Decisions) -> Result<(), Failure> {
     match verb {
+        Decisions::Bench(arguments) => bench::bench(context, arguments).await,
         Decisions::Report(arguments) => {
             let kept = read(context)?;
             print(&rendered(&report(&kept.rows), arguments.output)?)

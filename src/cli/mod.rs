@@ -5,6 +5,7 @@
 mod apply;
 mod args;
 mod audit;
+mod bench;
 mod context;
 mod decide;
 mod decisions;

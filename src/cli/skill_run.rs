@@ -15,7 +15,6 @@ use super::{
     skill_body::{Which, accepted, at, failed, open, place, told},
 };
 use crate::{
-    decision::Engine,
     manifest::{SkillAction, SkillSpec},
     runtime::{Clock, Ids, skill_grant, skill_terms},
     secret,
@@ -150,7 +149,7 @@ pub(super) async fn run(context: &Context, arguments: &RunSkill) -> Result<(), F
         }
         None => (own, grant(context, &arguments.reach)?),
     };
-    let engine = Engine::Readout(decide::engine(context, &asked(&arguments.judging)).await?);
+    let engine = decide::engine(context, &asked(&arguments.judging)).await?;
     let mut trace = Trace { output: arguments.output, notes: Vec::new(), broken: Ok(()) };
     let mut answers = arguments.answer.iter();
     if run.question().is_some()
@@ -324,7 +323,8 @@ fn asked(judging: &Judging) -> Decide {
         options: Vec::new(),
         rows: None,
         rotations: judging.rotations,
-        temperature: 1.0,
+        temperature: None,
+        engine: decide::By::Readout,
         min_mass: 0.0,
         files: judging.files.clone(),
         model: judging.model.clone(),

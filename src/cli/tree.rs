@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{
     args::Format,
     context::{Context, invalid, print},
-    decide::ready,
+    decide::{meanings, ready},
     failure::{Class, Failure},
     get::applied,
     table::table,
@@ -58,7 +58,7 @@ pub(super) async fn tree(context: &Context, arguments: &Tree) -> Result<(), Fail
     let spec = deciding(&fleet, being, arguments.decision.as_ref())?;
     let models = match spec.model() {
         Some(model) => ready(context, &fleet.models, model).await?,
-        None => context.look_ground(&fleet)?.0.models,
+        None => meanings(context, &fleet).await?,
     };
     let trail = walked(&models, &spec, &fleet, &categories, message).await.map_err(|error| Failure::of(Class::Upstream, &error))?;
     print(&shown(&trail, &fleet, arguments.output)?)

@@ -1,4 +1,5 @@
 use super::{
+    likeness::Likeness,
     readout::{Decision, DecisionError, Readout},
     request::DecisionRequest,
 };
@@ -9,6 +10,8 @@ use super::{
 pub enum Engine {
     /// Reads the scores that a model gives to the letters of the options.
     Readout(Readout),
+    /// Compares the meanings of the options with that of the state.
+    Embedding(Likeness),
 }
 
 impl Engine {
@@ -16,6 +19,7 @@ impl Engine {
     pub async fn decide(&self, request: &DecisionRequest) -> Result<Decision, DecisionError> {
         match self {
             Self::Readout(readout) => readout.decide(request).await,
+            Self::Embedding(likeness) => likeness.decide(request).await,
         }
     }
 }

@@ -6,6 +6,8 @@
 //! A [`Walk`] takes a request down a [`Tree`] by such decisions; [`navigate`] drives it. A [`Decider`] is an engine whose decisions are
 //! kept in a [`DecisionLog`], which [`report`] measures. [`Systemone`] reads questions in the form that other programs ask them in.
 //!
+//! [`Likeness`] compares meanings instead: it is the engine that routes, and knows nothing of questions that are about more than a topic.
+//!
 //! # Guarantees
 //! - The same request, terms and weights give the same decision on the same kind of processor.
 //! - Probabilities sum to one, over the options alone; how much the model cared for them at all is
@@ -16,9 +18,11 @@
 //! # Costs
 //! One pass for each rotation. What comes before the options is read once for all requests over one state.
 
+mod bench;
 mod decider;
 mod engine;
 mod kept;
+mod likeness;
 mod log;
 mod navigate;
 mod prompt;
@@ -30,9 +34,11 @@ mod systemone;
 mod tree;
 mod walk;
 
+pub use bench::{Score, Sets};
 pub use decider::Decider;
 pub use engine::Engine;
 pub use kept::{Kept, LogError, kept, relabel};
+pub use likeness::{Likeness, MEANING_VERSION, Nearness};
 pub use log::{DecisionLog, LogBounds};
 pub use navigate::{Step, Trail, navigate};
 pub use prompt::{PROMPT_VERSION, Prompt};

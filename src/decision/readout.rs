@@ -6,7 +6,7 @@ use super::{
     request::DecisionRequest,
 };
 use crate::{
-    model::{ModelError, Models, ScoreRequest, Scores},
+    model::{ModelError, Models, ScoreRequest, Scores, embedding::EmbeddingError},
     vocab::{Digest, Name},
 };
 
@@ -34,6 +34,16 @@ pub enum DecisionError {
     Model { id: String, source: Box<ModelError> },
     #[error("Row {id}: Need at least two finite scores")]
     NoScores { id: String },
+    #[error("Row {id}: {what} cannot be compared by its meaning")]
+    Meaningless {
+        id: String,
+        /// The state, or one of the options.
+        what: String,
+        #[source]
+        source: Box<EmbeddingError>,
+    },
+    #[error("Row {id}: the comparison was cut off; ask again")]
+    CutOff { id: String },
     #[error("decision engine `{engine}` cannot be used: {because}")]
     Unavailable { engine: &'static str, because: String },
 }
@@ -170,7 +180,7 @@ fn decided(request: &DecisionRequest, readings: &[Reading], terms: Terms) -> Res
 }
 
 /// Probabilities of logits; `None` where fewer than two of them are finite.
-fn softmax(logits: &[f64], temperature: f64) -> Option<Vec<f64>> {
+pub(super) fn softmax(logits: &[f64], temperature: f64) -> Option<Vec<f64>> {
     if logits.iter().filter(|logit| logit.is_finite()).count() < 2 {
         return None;
     }
@@ -182,7 +192,7 @@ fn softmax(logits: &[f64], temperature: f64) -> Option<Vec<f64>> {
 }
 
 /// The first of the highest.
-fn highest(probabilities: &[f64]) -> usize {
+pub(super) fn highest(probabilities: &[f64]) -> usize {
     let better = |best: (usize, f64), (at, p): (usize, &f64)| if *p > best.1 { (at, *p) } else { best };
     probabilities.iter().enumerate().fold((0, f64::NEG_INFINITY), better).0
 }

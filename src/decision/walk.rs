@@ -160,7 +160,7 @@ impl Walk {
 
     fn category(&mut self) -> Move {
         self.at = At::Category;
-        let of = |branch: &Branch| choice(&branch.name, &branch.description);
+        let of = |branch: &Branch| choice(&branch.name, &branch.said());
         let none = choice(NONE, "None of these: the request is about something else.");
         let options = self.tree.branches.iter().map(of).chain([none]).collect();
         self.ask(Phase::Category, "Which category handles this request?".to_owned(), options)
@@ -169,7 +169,7 @@ impl Walk {
     fn scope(&mut self, at: usize) -> Move {
         let Some(branch) = self.tree.branches.get(at) else { return self.unfit() };
         let question = format!("Does category `{}` cover this request?", branch.name);
-        let options = guard(COVERS, &branch.description);
+        let options = guard(COVERS, &branch.said());
         self.at = At::Scope { branch: at };
         self.ask(Phase::CategoryScope, question, options)
     }

@@ -28,7 +28,7 @@ mod sign;
 mod wire;
 
 pub use error::{Class, ModelError, Spent};
-pub use pool::{Answer, Checkup, Clock, Counted, Embed, Means, Models, Reach};
+pub use pool::{Answer, Checkup, Clock, Counted, Embed, Encode, Means, Models, Reach};
 pub use provider::{Provider, Scoring, Thinking};
 pub use score::{ScoreRequest, Scores};
 

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use futures::future::BoxFuture;
 use reqwest::{
     Method,
     header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue},
@@ -18,6 +19,7 @@ use tokio::{
 use super::{
     ModelError, Provider, ScoreRequest, Scores, Spent,
     chain::{self, Kind, Route},
+    embedding::Encoder,
     http::{Http, Post, join, sensitive},
     score,
     sign::sign,
@@ -37,6 +39,8 @@ const MAX_QUEUED_FOR: Duration = Duration::from_secs(1_800);
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 /// What yields the model of an `embedded` spec; called once per spec, before any request, so it must not load weights itself.
 pub type Embed = Arc<dyn Fn(&ModelSpec) -> Arc<dyn Provider> + Send + Sync>;
+/// What yields the embedding model; called when it is first needed, and again for as long as that failed.
+pub type Encode = Arc<dyn Fn() -> BoxFuture<'static, Result<Encoder, ModelError>> + Send + Sync>;
 
 /// What models need from the program around them.
 #[derive(Clone)]
@@ -44,6 +48,7 @@ pub struct Means {
     pub clock: Clock,
     pub secrets: Secrets,
     pub embed: Embed,
+    pub encode: Encode,
 }
 
 /// What a model answered, and what it took.
@@ -139,6 +144,11 @@ impl Models {
         let models = Self { doors: Arc::default(), http: Http::default(), means };
         models.replace(specs);
         models
+    }
+
+    /// The embedding model of this process, fetched and loaded when it is first asked for. Cancel safe.
+    pub async fn encoder(&self) -> Result<Encoder, ModelError> {
+        (self.means.encode)().await
     }
 
     /// Takes other specs. A model whose spec stays the same keeps its slots; requests under way are not disturbed.

@@ -58,7 +58,12 @@ fn means(embed: Embed) -> Means {
         "HMAC" => Some("shared-secret".into()),
         _ => None,
     });
-    Means { clock: Arc::new(|| NOW.parse().unwrap()), secrets: Secrets::new(environment), embed }
+    Means {
+        clock: Arc::new(|| NOW.parse().unwrap()),
+        secrets: Secrets::new(environment),
+        embed,
+        encode: Arc::new(|| panic!("nothing is encoded here")),
+    }
 }
 
 fn models(specs: impl IntoIterator<Item = (&'static str, ModelSpec)>) -> Models {

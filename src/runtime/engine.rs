@@ -1,5 +1,5 @@
 use crate::{
-    decision::{Branch, DecisionError, Engine, Guards, Leaf, Readout, Terms, Tree},
+    decision::{Branch, DecisionError, Engine, Guards, Leaf, Likeness, Nearness, Readout, Terms, Tree},
     manifest::{CategorySpec, DecisionSpec, EngineSpec, Fleet, SkillSpec},
     model::Models,
     vocab::{Name, Ratio, SkillName},
@@ -17,7 +17,9 @@ pub fn engine(models: &Models, spec: &DecisionSpec) -> Result<Engine, DecisionEr
             Ok(Engine::Readout(Readout::new(models.clone(), model.clone(), terms)))
         }
         EngineSpec::Embedding => {
-            Err(DecisionError::Unavailable { engine: "embedding", because: "this version does not have it".to_owned() })
+            let Nearness { temperature, .. } = Nearness::default();
+            let temperature = spec.temperature.map_or(temperature, Ratio::as_f64);
+            Ok(Engine::Embedding(Likeness::new(models.clone(), Nearness { temperature, min_mass: spec.min_mass.as_f64() })))
         }
     }
 }

@@ -88,14 +88,22 @@ impl Home {
 
     /// A fresh home that holds the weights which are in `target/models` already, so that not every run fetches them.
     pub fn with_models() -> Self {
-        let home = Self::new();
-        let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("models");
-        let models = home.path().join("models");
+        Self::new().keeping("")
+    }
+
+    /// The same with the embedding model alone.
+    pub fn with_meanings() -> Self {
+        Self::new().keeping("all-MiniLM-L6-v2")
+    }
+
+    fn keeping(self, folder: &str) -> Self {
+        let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("models").join(folder);
+        let models = self.path().join("models").join(folder);
         DirBuilder::new().recursive(true).mode(0o700).create(&models).expect("a folder can be made");
         for entry in fs::read_dir(kept).into_iter().flatten().flatten().filter(|entry| entry.path().is_file()) {
             fs::copy(entry.path(), models.join(entry.file_name())).expect("a file can be copied");
         }
-        home
+        self
     }
 
     /// The folder around the home: manifests, workspaces, what a test wants to be left alone.

@@ -1,4 +1,8 @@
-use std::{path::Path, sync::Arc};
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use singularity_kernel::Level;
 use tokenizers::Tokenizer;
@@ -8,11 +12,14 @@ use super::{
     forward::pooled,
     weights::{self, Weights},
 };
+use crate::vocab::Digest;
 
 /// Tokens of a text that are read at once, without the two that open and close it: what the model was trained on.
 const WINDOW: usize = 254;
 /// Windows that a text has at most.
 const MAX_WINDOWS: usize = 32;
+/// Texts whose meaning is kept, 7 MB; when there is one more, all are forgotten.
+const MAX_KEPT: usize = 4_096;
 
 /// A loaded embedding model. Clones share it; any number of threads may ask it at once.
 #[derive(Debug, Clone)]
@@ -27,6 +34,7 @@ struct Inner {
     tokenizer: Tokenizer,
     open: u32,
     close: u32,
+    kept: Mutex<HashMap<Digest, Arc<Embedding>>>,
 }
 
 impl Encoder {
@@ -47,7 +55,7 @@ impl Encoder {
         if tokenizer.get_vocab_size(true) != weights::WORDS {
             return Err(EmbeddingError::Unfit { path: beside, why: "it has another number of words than the weights".into() });
         }
-        Ok(Self { inner: Arc::new(Inner { weights, level: Level::best(), tokenizer, open, close }) })
+        Ok(Self { inner: Arc::new(Inner { weights, level: Level::best(), tokenizer, open, close, kept: Mutex::default() }) })
     }
 
     /// The model, as decisions name it.
@@ -71,6 +79,22 @@ impl Encoder {
         Ok(Embedding { vector, tokens: tokens.len() + 2 * windows })
     }
 
+    /// The same, kept: who asks again, for the options of decisions are mostly the same ones, gets it at once.
+    pub fn meaning(&self, text: &str) -> Result<Arc<Embedding>, EmbeddingError> {
+        let key = Digest::of(text);
+        let kept = || self.inner.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = kept().get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        let found = Arc::new(self.encode(text)?);
+        let mut kept = kept();
+        if kept.len() >= MAX_KEPT {
+            kept.clear();
+        }
+        kept.insert(key, Arc::clone(&found));
+        Ok(found)
+    }
+
     /// The tokens of a text, without those that open and close it.
     pub(super) fn tokens(&self, text: &str) -> Result<Vec<u32>, EmbeddingError> {
         let most = WINDOW * MAX_WINDOWS;
@@ -87,12 +111,18 @@ impl Encoder {
 /// The meaning of a text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Embedding {
-    pub(super) vector: Vec<f32>,
+    vector: Vec<f32>,
     /// Tokens that were read.
     pub tokens: usize,
 }
 
 impl Embedding {
+    /// A meaning of values whose squares sum to 1.
+    #[cfg(test)]
+    pub(crate) const fn of(vector: Vec<f32>) -> Self {
+        Self { vector, tokens: 0 }
+    }
+
     /// How near two meanings are: the cosine of the angle between them, from -1 to 1.
     pub fn cosine(&self, other: &Self) -> f64 {
         f64::from(self.vector.iter().zip(&other.vector).map(|(a, b)| a * b).sum::<f32>()).clamp(-1.0, 1.0)

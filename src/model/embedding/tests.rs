@@ -52,7 +52,7 @@ fn a_text_has_the_tokens_and_the_meaning_that_the_model_was_trained_to_give() {
         assert_eq!(encoder.tokens(&text).unwrap(), ids[1..ids.len() - 1], "{text}");
         let found = encoder.encode(&text).unwrap();
         assert_eq!(found.tokens, ids.len());
-        let cosine = found.cosine(&Embedding { vector, tokens: 0 });
+        let cosine = found.cosine(&Embedding::of(vector));
         eprintln!("{cosine:.6} {text}");
         assert!(cosine > 0.999, "{cosine} {text}");
         assert!((found.cosine(&found) - 1.0).abs() < 1e-6, "a vector has the length 1");
