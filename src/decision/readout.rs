@@ -44,8 +44,6 @@ pub enum DecisionError {
     },
     #[error("Row {id}: the comparison was cut off; ask again")]
     CutOff { id: String },
-    #[error("decision engine `{engine}` cannot be used: {because}")]
-    Unavailable { engine: &'static str, because: String },
 }
 
 /// What was decided, and all that it was read from.

@@ -220,8 +220,10 @@ impl Refusal {
     pub fn failed(error: &DecisionError) -> Self {
         let message = crate::vocab::chain(error);
         let (status, code) = match error {
-            DecisionError::Unavailable { .. } => (503, "model_unavailable"),
-            DecisionError::Model { .. } | DecisionError::NoScores { .. } => (500, "backend_failed"),
+            DecisionError::CutOff { .. } => (503, "model_unavailable"),
+            DecisionError::Model { .. } | DecisionError::NoScores { .. } | DecisionError::Meaningless { .. } => {
+                (500, "backend_failed")
+            }
         };
         Self { status, kind: "api_error", code, message, param: None }
     }
