@@ -13,6 +13,7 @@ use std::{
     fs,
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
@@ -98,6 +99,33 @@ fn a_declared_skill_is_run_by_its_name_with_what_its_manifest_grants_and_no_more
     assert_eq!((said.code(), &ended(&said)["fault"]["what"]["code"]), (5, &json!("file")), "{}", said.stderr);
     let said = home.run(&["skill", "run", "mail.gone", "-f", "skills.toml", "--text", "x"]);
     assert!(said.code() == 2 && said.stderr.contains("the manifests declare no skill mail.gone"), "{}", said.stderr);
+}
+
+#[test]
+fn a_declared_secret_is_in_nothing_that_a_body_says() {
+    const SECRET: &str = "hüsh-hüsh-0123456789";
+    let (home, engine) = (Home::new(), engine(&[SUCCESS]));
+    let told = "key = ctx.config[\"key\"]\nprint(key)\nctx.engine.call(question(f\"is {key} one?\"))\n\
+                return ActionResult(f\"used {key}\", key, needs_input=None if request.user_input else f\"is {key} right?\")";
+    home.write("post.py", &acting(told));
+    let key = home.write("key", SECRET);
+    fs::set_permissions(key, fs::Permissions::from_mode(0o600)).expect("its owner alone");
+    let skill = "[category.mail]\ndescription = \"letters\"\n[category.mail.skill.post]\ndescription = \"posts\"\n\
+                 body = \"post.py\"\nsecret = { key = { file = \"key\" } }\n";
+    home.write("skills.toml", &format!("{}\n{skill}", engine.model()));
+    let asked = ["skill", "run", "mail.post", "-f", "skills.toml", "--text", "post it", "--keep", "run.json", "-o", "jsonl"];
+    let waits = home.run_within(PATIENT, &asked);
+    assert_eq!(waits.code(), 5, "{}", waits.stderr);
+    let kept = fs::read_to_string(home.around().join("run.json")).expect("a run that waits");
+    let goes_on = ["skill", "run", "mail.post", "-f", "skills.toml", "--keep", "run.json", "--answer", "yes", "-o", "jsonl"];
+    let ended = home.run_within(PATIENT, &goes_on).ok();
+    let shown = engine.seen().iter().map(|seen| String::from_utf8_lossy(&seen.raw).into_owned()).collect::<String>();
+    for (where_, text) in
+        [("kept", &kept), ("asked", &waits.stdout), ("told", &waits.stderr), ("said", &ended.stdout), ("shown", &shown)]
+    {
+        assert!(text.contains("used ") || where_ != "said", "{text}");
+        assert!(!text.contains("hüsh") && !text.contains("h\\u00fcsh"), "{where_}: {text}");
+    }
 }
 
 #[test]

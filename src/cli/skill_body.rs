@@ -153,7 +153,7 @@ pub(super) fn open(context: &Context, which: &Which) -> Result<Body, Failure> {
 pub(super) fn place(context: &Context) -> Result<Place, Failure> {
     let path = context.env().get("PATH").cloned().unwrap_or_default();
     let python = Python::find(&OsString::from(&path)).ok_or_else(|| Failure::of(Class::Runtime, &PlaceError::NoPython))?;
-    Ok(Place { program: context.program().to_owned(), python, path })
+    Ok(Place { program: context.program().to_owned(), python, path, veil: None })
 }
 
 /// The folder that is meant, from where the command was given.

@@ -2,6 +2,7 @@ use std::{
     fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use clap::Args;
@@ -16,9 +17,10 @@ use super::{
 };
 use crate::{
     manifest::{SkillAction, SkillSpec},
+    process::Veil,
     runtime::{Clock, Ids, skill_grant, skill_terms},
-    secret,
-    skill::{Body, Grant, Inspection, Note, Outcome, Peer, Request, Run, SkillAddress, Stop, Terms, inspect, perform},
+    secret::{self, Secrets},
+    skill::{Body, Grant, Inspection, Note, Outcome, Peer, Place, Request, Run, SkillAddress, Stop, Terms, inspect, perform},
     vocab::{Name, Ratio, Size, Span},
 };
 
@@ -134,7 +136,8 @@ pub(super) async fn run(context: &Context, arguments: &RunSkill) -> Result<(), F
         None => open(context, &arguments.which)?,
     };
     let mut run = begin(context, arguments, &body)?;
-    let place = place(context)?;
+    let veil = declared.as_ref().map(|declared| declared.veil.clone());
+    let place = Place { veil, ..place(context)? };
     let inspection = inspect(&place, &body).await.map_err(|error| failed(&error))?;
     if !inspection.accepts() {
         say(told(&body, &inspection).trim_end());
@@ -190,6 +193,8 @@ struct Declared {
     tau: Ratio,
     /// As the body sees them in its configuration.
     secrets: Map<String, Value>,
+    /// Hides them.
+    veil: Veil,
 }
 
 /// What the manifests declare of the skill, where it is named and not a path.
@@ -209,13 +214,16 @@ fn declared(context: &Context, arguments: &RunSkill) -> Result<Option<Declared>,
     };
     let variable = |name: &str| context.env().get(name).cloned();
     let mut secrets = Map::new();
+    let known = Secrets::new(Arc::new(|_| None));
     for (key, source) in &spec.secrets {
         let secret = secret::read(source, &variable).map_err(|error| Failure::of(Class::Configuration, &error))?;
+        known.know(&secret);
         secrets.insert(key.clone(), Value::from(secret.reveal()));
     }
+    let veil = Veil::new(move |text| known.hide(text).into_owned());
     let mut decisions = fleet.decisions.values().map(|decision| decision.tau);
     let tau = decisions.next().filter(|_| decisions.next().is_none()).unwrap_or(DEFAULT_TAU);
-    Ok(Some(Declared { file: file.clone(), spec: spec.clone(), tau, secrets, name }))
+    Ok(Some(Declared { file: file.clone(), spec: spec.clone(), tau, secrets, veil, name }))
 }
 
 /// What the manifest grants; folders to write in are made.

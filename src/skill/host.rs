@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     decision::{Decision, DecisionError, DecisionRequest, Engine},
-    process::{Child, Spawn, SpawnError, Talk},
+    process::{Child, Spawn, SpawnError, Talk, Veil},
 };
 
 /// Where bodies run.
@@ -28,6 +28,8 @@ pub struct Place {
     pub python: Python,
     /// The `PATH` of the body's process.
     pub path: String,
+    /// Takes the secrets that the body is given out of all that it says.
+    pub veil: Option<Veil>,
 }
 
 /// Why a body's process was not started.
@@ -71,6 +73,7 @@ pub(super) struct Host {
     to: ChildStdin,
     from: BufReader<ChildStdout>,
     grant: Grant,
+    veil: Option<Veil>,
     /// Time on the wall that is left.
     left: Duration,
     phase: Phase,
@@ -103,12 +106,20 @@ impl Host {
             cwd: Some(grant.folder.clone()),
             confinement: grant.confinement(),
             talk: Talk::Of(body.name.to_string()),
-            veil: None,
+            veil: place.veil.clone(),
         };
         let mut child = spawn.start().map_err(PlaceError::from)?;
         let Some((to, from)) = child.take_pipes() else { return Err(PlaceError::Spawn(SpawnError::Empty).into()) };
         let left = grant.wall.as_duration();
-        let mut host = Self { child, to, from: BufReader::new(from), grant: grant.clone(), left, phase: Phase::Load };
+        let mut host = Self {
+            child,
+            to,
+            from: BufReader::new(from),
+            grant: grant.clone(),
+            veil: place.veil.clone(),
+            left,
+            phase: Phase::Load,
+        };
         host.send(&begin).await?;
         Ok(host)
     }
@@ -190,6 +201,12 @@ impl Host {
             Ok(Ok(1..)) if line.ends_with(b"\n") => {}
             Ok(_) if line.len() > 1 << 20 => return Err(self.garbled("a line without an end").into()),
             Ok(_) => return Err(self.ended().await.into()),
+        }
+        if let Some(veil) = &self.veil
+            && let Ok(said) = serde_json::from_slice::<Value>(&line)
+        {
+            // Written anew, so that a secret stands there as it is hidden, whatever Python escaped of it.
+            line = veil.hide(&said.to_string()).into_bytes();
         }
         match serde_json::from_slice(&line) {
             Ok(Said::Fault { kind, text, line }) => Err(self.fault(self.wrong(&kind, text), line).into()),
