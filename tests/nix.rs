@@ -201,6 +201,7 @@ fn places(value: &Value, at: &str, found: &mut Vec<String>) {
 fn what_nix_says_is_what_toml_says() {
     let Some(nix) = Nix::new() else { return };
     let mut examples: Vec<PathBuf> = fs::read_dir("examples").expect("examples").flatten().map(|entry| entry.path()).collect();
+    examples.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
     examples.sort();
     let documents: Vec<(String, Value)> = examples.iter().map(|path| document(path)).collect();
     let settings: Value = documents.iter().map(|(_, value)| value.clone()).collect();

@@ -331,7 +331,7 @@ fn an_edit_of_served_files_is_a_revision_that_is_taken_back_in_the_files() {
     assert_eq!(revisions(&home)[1]["by"], Value::Null);
     assert!(home.run(&["diff", "1"]).ok().stdout.contains("~ approve"), "it is compared as any other");
     let refused = home.run(&["rollback", "1"]);
-    assert!(refused.code() == 2 && refused.stderr.contains("in those files"), "{}", refused.stderr);
+    assert!(refused.code() == 2 && refused.stderr.contains("is taken back there"), "{}", refused.stderr);
 }
 
 /// What was asked for and how it ended, in words such as `pause refused`.

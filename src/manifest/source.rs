@@ -38,11 +38,10 @@ pub(crate) struct SourceDocument {
     pub allow_empty: Option<bool>,
 }
 
-/// How commits are verified.
+/// How commits are verified: by ssh signatures, and a file of those who may sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[schemars(title = "Verification")]
 pub(crate) enum VerifyName {
-    /// By ssh signatures, and a file of those who may sign.
     #[serde(rename = "ssh-allowed-signers")]
     SshAllowedSigners,
 }
