@@ -62,7 +62,8 @@ fn notes(said: &Output) -> Vec<Value> {
 
 fn ended(said: &Output) -> Value {
     let last = notes(said).pop();
-    last.unwrap_or_else(|| panic!("no notes: {}", said.stderr))["outcome"].take()
+    assert!(last.is_some(), "no notes: {}", said.stderr);
+    last.expect("a note")["outcome"].take()
 }
 
 #[test]

@@ -43,7 +43,9 @@ fn likes(descriptions: &'static [&'static str]) -> impl Fn(&Seen) -> Reply {
         assert_eq!(asked["evidence"], "wake me at six");
         let options = asked["options"].as_array().expect("options");
         let listed = options.iter().map(|option| {
-            let is_liked = option["description"].as_str().is_some_and(|text| descriptions.contains(&text));
+            // A category says in further lines what its skills do.
+            let first = option["description"].as_str().and_then(|text| text.lines().next());
+            let is_liked = first.is_some_and(|line| descriptions.contains(&line));
             let bias = if option["letter"] == "A" { 1.0 } else { 0.0 };
             json!({ "token": option["letter"], "logprob": bias - if is_liked { 2.0 } else { 8.0 } })
         });
