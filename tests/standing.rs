@@ -247,6 +247,81 @@ async fn whoever_does_not_show_the_bearer_is_not_served_and_a_new_one_is_taken_u
     assert!(!stdout.contains("hush") && !stderr.contains("hush"), "{stdout}{stderr}");
 }
 
+#[tokio::test]
+async fn a_bearer_may_be_handed_over_by_the_service_manager_or_in_a_variable() {
+    use std::process::Stdio;
+    let home = home();
+    let path = home.write("credentials/door", "hush");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o440)).unwrap();
+    for more in [["--bearer-credential", "door"], ["--bearer-env", "DOOR"]] {
+        let args = [&["las", "-f", "las.toml", "--only", "echo", "--http", "127.0.0.1:0"], &more[..]].concat();
+        let mut command = home.command(&args);
+        command.env("CREDENTIALS_DIRECTORY", home.around().join("credentials")).env("DOOR", "hush");
+        let mut las = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut url = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(las.stdout.take().unwrap()), &mut url).unwrap();
+        let (client, message) = (client(), greeting(&json!({})));
+        let status =
+            async |bearer: &str| post(&client, url.trim(), &message).header("authorization", bearer).send().await.unwrap().status();
+        assert_eq!(
+            (status("Bearer hus").await, status("Bearer hush").await),
+            (StatusCode::UNAUTHORIZED, StatusCode::OK),
+            "{more:?}"
+        );
+        las.kill().unwrap();
+        las.wait().unwrap();
+    }
+    let none = home.run(&["las", "-f", "las.toml", "--http", "127.0.0.1:0", "--bearer-credential", "door"]);
+    assert!(none.code() == 2 && none.stderr.contains("LoadCredential=door:FILE"), "{}", none.stderr);
+}
+
+#[tokio::test]
+async fn a_client_that_listens_is_told_that_another_made_the_tools_change() {
+    let home = home();
+    let (_life, url) = listening(&home, &["--no-prefix", "--only", "echo"]);
+    let las = start(TransportSpec::Url { url: url.clone(), bearer: None, oauth: None }).await;
+    let knows = |name: &str| las.tools().iter().any(|tool| tool.name == name);
+    assert!(knows("far__grow") && !knows("far__grown"));
+    session(&client(), &url, &json!({})).await("tools/call", json!({ "name": "grow" })).await;
+    joined::wait_until("the new tool is known", || knows("far__grown")).await;
+    las.stop(Duration::from_secs(5)).await;
+}
+
+#[test]
+fn a_client_on_standard_streams_is_told_what_it_listens_for_and_nothing_else() {
+    use std::{io::Write as _, process::Stdio};
+    let home = home();
+    let mut las = home.command(&["las", "-f", "las.toml", "--only", "echo"]);
+    let mut las = las.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut stdin = las.stdin.take().unwrap();
+    let mut say = |id: u32, method: &str, mut params: Value| {
+        let prefix = "io.modelcontextprotocol";
+        let meta = json!({
+            format!("{prefix}/protocolVersion"): "2026-07-28",
+            format!("{prefix}/clientInfo"): { "name": "test", "version": "0" },
+            format!("{prefix}/clientCapabilities"): {},
+        });
+        params.as_object_mut().unwrap().insert("_meta".to_owned(), meta);
+        writeln!(stdin, "{}", json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).unwrap();
+    };
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(las.stdout.take().unwrap()));
+    let mut heard = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+    say(1, "server/discover", json!({}));
+    say(2, "tools/list", json!({}));
+    heard.find(|message| message.get("id") == Some(&json!(2))).unwrap();
+    let filter = json!({ "toolsListChanged": true, "resourceSubscriptions": ["mem://echo/x"] });
+    say(3, "subscriptions/listen", json!({ "notifications": filter }));
+    let acknowledged = heard.next().unwrap();
+    assert_eq!(acknowledged.pointer("/method"), Some(&json!("notifications/subscriptions/acknowledged")), "{acknowledged}");
+    assert_eq!(acknowledged.pointer("/params/notifications"), Some(&json!({ "toolsListChanged": true })), "{acknowledged}");
+    say(4, "tools/call", json!({ "name": "echo__grow", "arguments": {} }));
+    let of_stream = |message: &Value| message.pointer("/params/_meta/io.modelcontextprotocol~1subscriptionId") == Some(&json!(3));
+    let told = heard.find(of_stream).unwrap();
+    assert_eq!(told.pointer("/method"), Some(&json!("notifications/tools/list_changed")));
+    let _ = las.kill();
+    las.wait().unwrap();
+}
+
 #[test]
 fn other_machines_are_not_let_in_without_a_bearer() {
     let home = home();

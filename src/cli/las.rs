@@ -8,7 +8,7 @@ use super::{
     failure::{Class, Failure},
 };
 use crate::{
-    manifest::{SurfaceSpec, TransportSpec},
+    manifest::{SecretSource, SurfaceSpec, TransportSpec},
     surface::las::{self, Door, StandError, Standing},
 };
 
@@ -24,6 +24,12 @@ pub(super) struct Las {
     /// A file that holds the bearer which callers must show; needed where other machines can reach the address.
     #[arg(long, value_name = "FILE", requires = "http")]
     pub bearer_file: Option<PathBuf>,
+    /// The variable that holds the bearer, in the place of a file.
+    #[arg(long, value_name = "NAME", requires = "http", conflicts_with = "bearer_file")]
+    pub bearer_env: Option<String>,
+    /// The credential of the service that holds the bearer (`LoadCredential=` of its unit), in the place of a file.
+    #[arg(long, value_name = "NAME", requires = "http", conflicts_with_all = ["bearer_file", "bearer_env"])]
+    pub bearer_credential: Option<String>,
     /// Keep the names of the servers' tools, without `<surface>__` before them. Two that are the same are an error.
     #[arg(long, requires = "files")]
     pub no_prefix: bool,
@@ -61,7 +67,9 @@ pub(super) async fn las(context: &Context, arguments: Las) -> Result<(), Failure
     let ended = match arguments.http {
         None => standing.serve(stop).await,
         Some(address) => {
-            let bearer = arguments.bearer_file.map(|file| context.cwd().join(file));
+            let file = arguments.bearer_file.map(|file| SecretSource::File(context.cwd().join(file)));
+            let variable = arguments.bearer_env.map(SecretSource::Env);
+            let bearer = file.or(variable).or(arguments.bearer_credential.map(SecretSource::Credential));
             standing.listen(Door { address, bearer }, announce, stop).await
         }
     };

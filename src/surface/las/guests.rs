@@ -14,7 +14,7 @@ use rmcp::{
     Peer, RoleServer,
     model::{LoggingLevel, ServerNotification},
 };
-use tokio::time::timeout;
+use tokio::{sync::broadcast, time::timeout};
 
 /// From the most to the least talkative.
 const LEVELS: [LoggingLevel; 8] = [
@@ -29,6 +29,8 @@ const LEVELS: [LoggingLevel; 8] = [
 ];
 /// No client follows more resources.
 const MAX_URIS: usize = 1_024;
+/// How many notifications a client that listens may be behind.
+const MAX_BEHIND: usize = 64;
 /// A client that does not take what it is told within this time is not told it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -37,6 +39,17 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct Guests {
     known: Mutex<BTreeMap<u64, Guest>>,
     next: AtomicU64,
+    said: Said,
+}
+
+/// What surfaces say to all, for those who listen on a stream. One that falls behind is told that it missed something.
+#[derive(Debug)]
+struct Said(broadcast::Sender<ServerNotification>);
+
+impl Default for Said {
+    fn default() -> Self {
+        Self(broadcast::Sender::new(MAX_BEHIND))
+    }
 }
 
 #[derive(Debug)]
@@ -90,8 +103,14 @@ impl Guests {
         self.lock().values().flat_map(|guest| guest.uris.iter().cloned()).collect()
     }
 
+    /// Follows what surfaces say to all.
+    pub(super) fn listen(&self) -> broadcast::Receiver<ServerNotification> {
+        self.said.0.subscribe()
+    }
+
     /// Tells whoever wants to hear it.
     pub(super) async fn tell(&self, said: ServerNotification) {
+        let _ = self.said.0.send(said.clone());
         let peers: Vec<Peer<RoleServer>> =
             self.lock().values().filter(|guest| guest.wants(&said)).map(|guest| guest.peer.clone()).collect();
         let told = peers.iter().map(|peer| timeout(PATIENCE, peer.send_notification(said.clone())));

@@ -1,4 +1,4 @@
-use std::{net::SocketAddr, sync::Arc};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use axum::{
     Router,
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::serve::Aggregator;
 use crate::{
     manifest::SecretSource,
-    secret::{self, SecretError},
+    secret::{self, Secret, SecretError},
     surface::session::MAX_MESSAGE,
     vocab::chain,
 };
@@ -30,7 +30,7 @@ const MAX_SESSIONS: usize = 256;
 const SESSION: &str = "mcp-session-id";
 
 /// The surfaces as an HTTP service. Whoever is not admitted reaches none of them.
-pub(super) fn router(las: &Aggregator, address: SocketAddr, bearer: Option<SecretSource>, over: CancellationToken) -> Router {
+pub(super) fn router(las: &Aggregator, address: SocketAddr, bearer: Option<Bearer>, over: CancellationToken) -> Router {
     let sessions = Arc::new(LocalSessionManager::default());
     let las = las.clone();
     let service = StreamableHttpService::new(move || Ok(las.for_another()), Arc::clone(&sessions), config(address, over));
@@ -50,9 +50,29 @@ fn config(address: SocketAddr, over: CancellationToken) -> StreamableHttpServerC
     if address.ip().is_loopback() { config } else { config.disable_allowed_hosts() }
 }
 
+/// What callers must show, and where it is looked up.
+#[derive(Debug, Clone)]
+pub(super) struct Bearer {
+    source: SecretSource,
+    /// The variable that it is in, or that tells where it is.
+    variable: Option<String>,
+}
+
+impl Bearer {
+    pub(super) fn new(source: SecretSource, env: &BTreeMap<String, String>) -> Self {
+        let variable = secret::variable(&source).and_then(|name| env.get(name).cloned());
+        Self { source, variable }
+    }
+
+    /// The bearer as it is now.
+    pub(super) fn read(&self) -> Result<Secret, SecretError> {
+        secret::read(&self.source, &|_| self.variable.clone())
+    }
+}
+
 #[derive(Clone)]
 struct Guard {
-    bearer: Option<SecretSource>,
+    bearer: Option<Bearer>,
     sessions: Arc<LocalSessionManager>,
 }
 
@@ -79,8 +99,8 @@ async fn admit(State(guard): State<Guard>, request: Request, next: Next) -> Resp
 impl Guard {
     /// Whether the right bearer is shown. It is read anew, so that one that was exchanged is taken up.
     fn check_bearer(&self, headers: &HeaderMap) -> Result<bool, SecretError> {
-        let Some(source) = &self.bearer else { return Ok(true) };
-        let secret = secret::read(source, &|_| None)?;
+        let Some(wanted) = &self.bearer else { return Ok(true) };
+        let secret = wanted.read()?;
         let given = headers.get(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
         Ok(given.is_some_and(|given| is_same(given, secret.reveal().as_bytes())))
     }

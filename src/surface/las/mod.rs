@@ -58,6 +58,7 @@ mod reach;
 mod serve;
 mod shared;
 mod standing;
+mod told;
 
 pub use config::BadPattern;
 pub use handle::{Las, LasError, LasStart, Trouble};

@@ -15,14 +15,17 @@ use rmcp::{
         CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientResult, CompleteRequestParams, CompleteResult,
         ElicitRequest, GetPromptRequestParams, GetPromptResponse, Implementation, InitializeRequestParams, InitializeResult,
         ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-        ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, ServerRequest, SetLevelRequestParams,
-        SubscribeRequestParams, Tool, UnsubscribeRequestParams,
+        ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, ServerNotification, ServerRequest,
+        SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
     },
     serve_server,
-    service::{NotificationContext, RequestContext, ServerInitializeError},
+    service::{NotificationContext, RequestContext, ServerInitializeError, SubscriptionContext},
     transport::stdio_pipes,
 };
-use tokio::{sync::mpsc, task::JoinSet};
+use tokio::{
+    sync::{broadcast, mpsc},
+    task::JoinSet,
+};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
@@ -32,6 +35,7 @@ use super::{
     health::{self, SurfaceHealth},
     pass::Asked,
     reach::{Place, reach},
+    told,
 };
 use crate::{
     surface::{
@@ -190,6 +194,16 @@ impl Aggregator {
     /// Ends every surface, by force after a grace.
     pub(super) async fn stop(&self) {
         join_all(self.members().values().map(|member| member.keeper.stop(GRACE))).await;
+    }
+
+    /// What keeps the surfaces.
+    pub(super) fn keepers(&self) -> impl Iterator<Item = &Arc<Keeper>> {
+        self.members().values().map(|member| &member.keeper)
+    }
+
+    /// Follows what surfaces say to all clients.
+    pub(super) fn heard_by_all(&self) -> broadcast::Receiver<ServerNotification> {
+        self.guests.listen()
     }
 
     fn members(&self) -> &BTreeMap<Name, Member> {
@@ -412,6 +426,15 @@ impl ServerHandler for Aggregator {
 
     async fn unsubscribe(&self, request: UnsubscribeRequestParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
         if self.guests.unfollow(self.guest, &context.peer, &request.uri) { Box::pin(self.unfollow(request)).await } else { Ok(()) }
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(told::accepted(requested))
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        Box::pin(self.tell_on(context)).await;
+        Ok(())
     }
 
     async fn call_tool(

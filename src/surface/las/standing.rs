@@ -12,13 +12,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     config::{BadPattern, LasConfig},
-    http::{PATH, router},
+    http::{Bearer, PATH, router},
     serve::{Aggregator, Clash, ServeError},
 };
 use crate::{
     manifest::{SecretSource, SurfaceSpec},
     process::Backoff,
-    secret::{self, SecretError},
+    secret::SecretError,
     surface::Terms,
     vocab::{Name, Span},
 };
@@ -44,8 +44,8 @@ pub struct Standing {
 #[derive(Debug, Clone)]
 pub struct Door {
     pub address: SocketAddr,
-    /// A file that holds the bearer; read anew at each request.
-    pub bearer: Option<PathBuf>,
+    /// Where the bearer is read from, anew at each request.
+    pub bearer: Option<SecretSource>,
 }
 
 /// Why a Las cannot stand alone.
@@ -93,9 +93,9 @@ impl Standing {
         if !address.ip().is_loopback() && bearer.is_none() {
             return Err(StandError::Unguarded { address });
         }
-        let bearer = bearer.map(SecretSource::File);
-        // A file that is no secret is told now rather than to the first who calls.
-        bearer.iter().try_for_each(|source| secret::read(source, &|_| None).map(drop))?;
+        let bearer = bearer.map(|source| Bearer::new(source, &self.env));
+        // What is no secret is told now rather than to the first who calls.
+        bearer.iter().try_for_each(|bearer| bearer.read().map(drop))?;
         let not_listening = |source| StandError::NotListening { address, source };
         let listener = TcpListener::bind(address).await.map_err(not_listening)?;
         let address = listener.local_addr().map_err(not_listening)?;
