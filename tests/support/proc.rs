@@ -4,6 +4,8 @@ use std::{fs, path::Path};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::{SOON, wait_until};
+
 /// A process at one moment; `started` tells it from a later one with the same id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
@@ -35,11 +37,18 @@ impl Process {
         fs::read_link(format!("/proc/{}/exe", self.pid)).is_ok_and(|exe| exe == program)
     }
 
-    /// Ends it by SIGKILL, if it still runs.
+    /// Ends it by SIGKILL, if it still runs, and waits until it holds nothing any more: no lock, and no socket.
     pub fn kill(&self) {
         if let (true, Some(pid)) = (self.is_alive(), Pid::from_raw(self.pid)) {
             let _ = kill_process(pid, Signal::KILL);
+            wait_until(SOON, "a killed process is gone", || self.is_over());
         }
+    }
+
+    /// Whether all its threads have ended. One that was killed lets go of its files after its command line and its leader are gone.
+    fn is_over(&self) -> bool {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.pid)).map_or(0, |threads| threads.flatten().count());
+        !self.is_alive() && threads <= 1
     }
 }
 
