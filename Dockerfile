@@ -6,6 +6,7 @@ COPY Cargo.toml Cargo.lock ./
 COPY kernel kernel
 COPY benches benches
 COPY src src
+COPY tests/data tests/data
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/source/target \
     cargo build --release --locked --bin singularity && install -D target/release/singularity /out/singularity

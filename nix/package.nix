@@ -2,7 +2,7 @@
 { lib, rustPlatform, installShellFiles }:
 let
   manifest = builtins.fromTOML (builtins.readFile ../Cargo.toml);
-  parts = [ "Cargo.lock" "Cargo.toml" "LICENSE" "README.md" "benches" "kernel" "src" ];
+  parts = [ "Cargo.lock" "Cargo.toml" "LICENSE" "README.md" "benches" "kernel" "src" "tests/data" ];
   root = toString ../.;
 in
 rustPlatform.buildRustPackage {
@@ -11,7 +11,7 @@ rustPlatform.buildRustPackage {
   src = lib.cleanSourceWith {
     src = ../.;
     # What the build does not read cannot make it anew.
-    filter = path: _: builtins.any (part: path == "${root}/${part}" || lib.hasPrefix "${root}/${part}/" path) parts;
+    filter = path: _: builtins.any (part: path == "${root}/${part}" || lib.hasPrefix "${root}/${part}/" path || lib.hasPrefix "${path}/" "${root}/${part}") parts;
   };
   cargoLock.lockFile = ../Cargo.lock;
   doCheck = false;

@@ -104,6 +104,7 @@ impl Nix {
             "kernel",
             "benches",
             "src",
+            "tests/data",
         ] {
             copy(&root().join(part), &flake.join(part));
         }
@@ -416,5 +417,5 @@ fn the_package_is_made_of_all_that_the_build_reads() {
     let told: Value = serde_json::from_str(&told.unwrap_or_else(|told| panic!("{told}"))).expect("JSON");
     assert_eq!(told["name"], concat!("singularity-", env!("CARGO_PKG_VERSION")));
     assert_eq!(told["meta"]["mainProgram"], "singularity");
-    assert_eq!(told["files"], json!(["Cargo.lock", "Cargo.toml", "LICENSE", "README.md", "benches", "kernel", "src"]));
+    assert_eq!(told["files"], json!(["Cargo.lock", "Cargo.toml", "LICENSE", "README.md", "benches", "kernel", "src", "tests"]));
 }

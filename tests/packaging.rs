@@ -67,3 +67,33 @@ fn the_image_is_built_of_what_is_let_in_and_of_all_that_the_nix_package_is_built
     let parts: BTreeSet<&str> = parts.split('"').filter(|part| !part.trim().is_empty() && !documents.contains(part)).collect();
     assert_eq!(copied, parts);
 }
+
+#[test]
+fn all_that_the_program_is_compiled_from_is_let_into_the_image() {
+    let let_in: Vec<String> = text(".dockerignore").lines().filter_map(|line| line.strip_prefix('!').map(str::to_owned)).collect();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (mut folders, mut outside) = (vec![root.join("src"), root.join("kernel/src")], 0);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder").flatten() {
+            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            // What tests alone are compiled from may stand anywhere.
+            if !name.ends_with(".rs") || name.ends_with("tests.rs") || path.parent().is_some_and(|folder| folder.ends_with("tests"))
+            {
+                continue;
+            }
+            let code = fs::read_to_string(&path).expect("source");
+            for included in code.split("include_str!(\"").chain(code.split("include_bytes!(\"")).skip(1) {
+                let Some((to, _)) = included.split_once("\")") else { continue };
+                let Ok(file) = path.with_file_name(to).canonicalize() else { continue };
+                let within = file.strip_prefix(root).expect("a file of the repository");
+                assert!(let_in.iter().any(|part| within.starts_with(part)), "{} is compiled in, and not let in", within.display());
+                outside += usize::from(to.starts_with("../"));
+            }
+        }
+    }
+    assert!(outside > 0, "nothing was found");
+}
