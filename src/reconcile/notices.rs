@@ -81,18 +81,16 @@ impl Told {
 /// What happened between two looks.
 pub(super) fn happened(before: &List, after: &List) -> Vec<Told> {
     let mut told = of_fleet(before, after);
-    let by_address =
-        |list: &'_ List| list.items.iter().map(|item| (item.address.clone(), item.clone())).collect::<BTreeMap<_, _>>();
-    let mut old = by_address(before);
+    let mut old: BTreeMap<&str, &ObjectStatus> = before.items.iter().map(|item| (item.address.as_str(), item)).collect();
     for item in &after.items {
-        match old.remove(&item.address) {
+        match old.remove(item.address.as_str()) {
             None => {
                 let from = item.source.as_ref().map(|source| format!("by {} at commit {}", source.address, source.commit));
                 told.push(Told::new(&item.address, "Declared", from.unwrap_or_default()));
                 told.extend(of_object(None, item));
             }
-            Some(old) if old == *item => {}
-            Some(old) => told.extend(of_object(Some(&old), item)),
+            Some(old) if old == item => {}
+            Some(old) => told.extend(of_object(Some(old), item)),
         }
     }
     told.extend(old.keys().map(|gone| Told::new(gone, "Gone", "it is not declared any more")));

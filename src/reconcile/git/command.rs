@@ -6,7 +6,7 @@ use std::{
 
 use tokio::{io::AsyncReadExt as _, time::timeout};
 
-use super::FetchError;
+use super::{FetchError, fetch::MAX_FILES};
 use crate::{
     process::{Confinement, Limits, Spawn, Talk},
     vocab::Size,
@@ -97,8 +97,6 @@ impl Git {
 
     /// Runs `git` to its end, whatever that is. Dropping the future ends it and all that it started.
     pub(super) async fn ask(&self, args: &[&str]) -> Result<Said, FetchError> {
-        let verb =
-            || args.iter().find(|word| !word.starts_with('-') && !word.contains('=')).copied().unwrap_or_default().to_owned();
         let settings = SETTINGS.iter().flat_map(|setting| ["-c", setting]);
         let command = ["git"].into_iter().chain(settings).chain(args.iter().copied()).map(str::to_owned).collect();
         let limits = Limits { file_size: Some(MAX_FILE), ..Limits::default() };
@@ -119,15 +117,18 @@ impl Git {
                 let _what_came_counts = stdout.take(MAX_ANSWER + 1).read_to_end(&mut answer).await;
             }
             if u64::try_from(answer.len()).unwrap_or(u64::MAX) > MAX_ANSWER {
-                return Err(FetchError::TooLarge { what: "a commit has too many files".to_owned(), most: "100000".to_owned() });
+                return Err(FetchError::TooLarge {
+                    what: "a commit has too many files".to_owned(),
+                    most: format!("{MAX_FILES} files"),
+                });
             }
-            let failed = |error: std::io::Error| FetchError::Failed { verb: verb(), words: error.to_string() };
+            let failed = |error: std::io::Error| FetchError::Failed { verb: verb(args), words: error.to_string() };
             let status = child.wait().await.map_err(failed)?;
             let words = child.stderr().lines();
             let last = words.iter().rev().take(3).rev().map(|line| line.trim()).collect::<Vec<_>>().join("; ");
             Ok(Said { code: status.code().unwrap_or(-1), text: String::from_utf8_lossy(&answer).into_owned(), words: last })
         };
-        let late = || FetchError::Late { verb: verb(), seconds: DEADLINE.as_secs() };
+        let late = || FetchError::Late { verb: verb(args), seconds: DEADLINE.as_secs() };
         let said: Said = timeout(DEADLINE, run).await.unwrap_or_else(|_| Err(late()))?;
         if said.code == NOT_FOUND { Err(FetchError::NoGit) } else { Ok(said) }
     }
@@ -138,10 +139,14 @@ impl Git {
         match code {
             0 => Ok(text),
             _ => {
-                let verb = args.iter().find(|word| !word.starts_with('-') && !word.contains('='));
                 let words = if words.is_empty() { format!("exit code {code}") } else { words };
-                Err(FetchError::Failed { verb: verb.copied().unwrap_or_default().to_owned(), words })
+                Err(FetchError::Failed { verb: verb(args), words })
             }
         }
     }
+}
+
+/// What `git` was told to do, behind its settings.
+fn verb(args: &[&str]) -> String {
+    args.iter().find(|word| !word.starts_with('-') && !word.contains('=')).copied().unwrap_or_default().to_owned()
 }

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Files of a commit, and their bytes.
-const MAX_FILES: usize = 20_000;
+pub(super) const MAX_FILES: usize = 20_000;
 const MAX_BYTES: u64 = 64 << 20;
 /// Where the branch is kept in the repository of a source.
 const HEAD: &str = "refs/singularity/head";
