@@ -35,6 +35,8 @@ impl Aggregator {
                 () = context.cancelled() => return,
                 Some(()) = changes.recv() => context.sink().notify_tool_list_changed().await,
                 said = said.recv() => match said {
+                    // Told when they are listed as they are now.
+                    Ok(ServerNotification::ToolListChangedNotification(_)) => continue,
                     Ok(said) => context.sink().send(said).await,
                     Err(broadcast::error::RecvError::Lagged(_)) => anything(context.sink()).await,
                     Err(broadcast::error::RecvError::Closed) => return,
