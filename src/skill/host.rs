@@ -11,7 +11,7 @@ use tokio::{
 use super::{
     body::Body,
     fault::{Fault, Phase, Wrong},
-    frame::{Ask, Begin, Decided, MAX_FRAME, Said},
+    frame::{Ask, Begin, Decided, MAX_FRAME, Made, Said},
     grant::Grant,
     python::{MODULES, Python},
 };
@@ -202,11 +202,10 @@ impl Host {
             Ok(_) if line.len() > 1 << 20 => return Err(self.garbled("a line without an end").into()),
             Ok(_) => return Err(self.ended().await.into()),
         }
-        if let Some(veil) = &self.veil
-            && let Ok(said) = serde_json::from_slice::<Value>(&line)
-        {
-            // Written anew, so that a secret stands there as it is hidden, whatever Python escaped of it.
-            line = veil.hide(&said.to_string()).into_bytes();
+        if let Some(veil) = &self.veil {
+            // JSON is written anew, so that a secret stands there as it is hidden, whatever Python escaped of it.
+            let said = serde_json::from_slice::<Value>(&line).map(|said| said.to_string());
+            line = veil.hide(&said.unwrap_or_else(|_| String::from_utf8_lossy(&line).into_owned())).into_bytes();
         }
         match serde_json::from_slice(&line) {
             Ok(Said::Fault { kind, text, line }) => Err(self.fault(self.wrong(&kind, text), line).into()),
@@ -256,8 +255,8 @@ impl Host {
     }
 
     /// Says which of the decisions that a body hands back was never made.
-    pub(super) fn check_made(&self, handed: &[super::frame::Made], desk: &Desk<'_>) -> Result<(), Fault> {
-        let is_made = |made: &super::frame::Made| {
+    pub(super) fn check_made(&self, handed: &[Made], desk: &Desk<'_>) -> Result<(), Fault> {
+        let is_made = |made: &Made| {
             desk.made.iter().any(|(request, decision)| {
                 request.id == made.id() && made.result.get("probabilities") == Some(&Value::from(decision.probabilities.clone()))
             })
