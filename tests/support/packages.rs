@@ -41,9 +41,11 @@ pub(crate) fn npm(package: &str, version: &str) -> Option<PathBuf> {
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn once(kind: &str, package: &str, version: &str, install: impl FnOnce(&Path) -> Result<(), String>) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("test-packages");
+    fs::create_dir_all(&root).expect("target/ is writable");
+    // Scripts of packages name the place that they were installed at, which a link to it may outlive or not.
+    let root = root.canonicalize().expect("it was just made");
     let name = format!("{kind}-{}-{version}", package.replace(['/', '@'], "_"));
     let (home, done) = (root.join(&name), root.join(&name).join("installed"));
-    fs::create_dir_all(&root).expect("target/ is writable");
     let lock = open(&root.join(format!("{name}.lock")));
     lock.lock().expect("a lock can be held");
     if done.exists() {
