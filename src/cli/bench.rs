@@ -4,7 +4,7 @@ use serde_json::json;
 use super::{
     args::Format,
     context::{Context, print, say},
-    decide::{By, preset},
+    decide::{Asked, By, How, engine},
     failure::{Class, Failure},
     table::table,
 };
@@ -34,7 +34,7 @@ pub(super) async fn bench(context: &Context, arguments: &Bench) -> Result<(), Fa
     let now = Clock::system().as_function();
     let mut scores = Vec::new();
     for by in &arguments.engines {
-        let engine = preset(context, *by).await?;
+        let engine = engine(context, *by, &Asked::default(), How { rotations: 1, ..How::default() }).await?;
         let failed = |error| Failure::of(Class::Upstream, &error);
         say(&format!("measuring {}", name(*by)));
         scores.push((name(*by), "routing", sets.routing(&engine, &*now).await.map_err(failed)?));

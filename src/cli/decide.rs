@@ -59,6 +59,16 @@ pub(super) struct Decide {
     /// Select nothing when the letters of the options hold less than this share of all probability.
     #[arg(long, default_value_t = 0.0, value_name = "SHARE", value_parser = share)]
     pub min_mass: f64,
+    #[command(flatten)]
+    pub asked: Asked,
+    /// How to print the decision.
+    #[arg(short = 'o', long = "output", value_enum, default_value_t = Format::Table)]
+    pub output: Format,
+}
+
+/// Which model is asked.
+#[derive(Debug, Default, Args)]
+pub(super) struct Asked {
     /// Manifests that declare the model to ask; a server has to list `top_logprobs`. Without them the model that
     /// `singularity model pull` brings is asked.
     #[arg(short = 'f', long = "file", value_name = "PATH", conflicts_with = "model_file")]
@@ -69,9 +79,6 @@ pub(super) struct Decide {
     /// The weights to ask, a GGUF file.
     #[arg(long, value_name = "FILE")]
     pub model_file: Option<PathBuf>,
-    /// How to print the decision.
-    #[arg(short = 'o', long = "output", value_enum, default_value_t = Format::Table)]
-    pub output: Format,
 }
 
 /// Names of the engines.
@@ -85,7 +92,7 @@ pub(super) enum By {
 
 fn choice(text: &str) -> Result<Choice, String> {
     match text.split_once('=') {
-        Some((id, description)) if !id.is_empty() => Ok(Choice { id: id.to_owned(), description: description.to_owned() }),
+        Some((id, description)) if !id.is_empty() => Ok(Choice::new(id, description)),
         _ => Err("write an id, `=` and what it means, such as login=\"Trouble with signing in\"".to_owned()),
     }
 }
@@ -108,14 +115,14 @@ pub(super) async fn decide(context: &Context, arguments: &Decide) -> Result<(), 
     let Some(rows) = &arguments.rows else {
         // What is wrong with the request is told before a model is fetched or loaded.
         let request = single(context, arguments)?;
-        let decision = engine(context, arguments).await?.decide(&request).await.map_err(|error| failed(&error))?;
+        let decision = decider(context, arguments).await?.decide(&request).await.map_err(|error| failed(&error))?;
         return print(&rendered(&decision, arguments.output)?);
     };
     let mut lines = Lines::open(context, rows)?;
     let Some(first) = lines.next().transpose()? else {
         return Err(Failure::new(Class::Configuration, format!("{} holds no rows", rows.display())));
     };
-    let engine = engine(context, arguments).await?;
+    let engine = decider(context, arguments).await?;
     for request in std::iter::once(Ok(first)).chain(lines) {
         let decision = engine.decide(&request?).await.map_err(|error| failed(&error))?;
         print(&format!("{}\n", json!(decision)))?;
@@ -144,30 +151,31 @@ fn single(context: &Context, arguments: &Decide) -> Result<DecisionRequest, Fail
     DecisionRequest::read(&row).map_err(|error| refused(&error))
 }
 
-/// The engine on a model of the manifests, on weights that are named, or on the default ones.
-pub(super) async fn engine(context: &Context, arguments: &Decide) -> Result<Engine, Failure> {
-    let min_mass = arguments.min_mass;
-    if arguments.engine == By::Embedding {
-        let temperature = arguments.temperature.unwrap_or(Nearness::default().temperature);
-        return Ok(Engine::Embedding(Likeness::new(
-            meanings(context, &Fleet::default()).await?,
-            Nearness { temperature, min_mass },
-        )));
-    }
-    let (model, specs) = models(context, arguments)?;
-    let temperature = arguments.temperature.unwrap_or(1.0);
-    let terms = Terms { temperature, rotations: arguments.rotations.into(), min_mass };
-    Ok(Engine::Readout(Readout::new(ready(context, &specs, &model).await?, model, terms)))
+async fn decider(context: &Context, arguments: &Decide) -> Result<Engine, Failure> {
+    let Decide { temperature, rotations, min_mass, .. } = *arguments;
+    engine(context, arguments.engine, &arguments.asked, How { temperature, rotations, min_mass }).await
 }
 
-/// An engine on the model that is fetched for it, as it is without further terms.
-pub(super) async fn preset(context: &Context, by: By) -> Result<Engine, Failure> {
+/// How an engine decides.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct How {
+    /// `None` is what fits the engine.
+    pub temperature: Option<f64>,
+    pub rotations: u8,
+    pub min_mass: f64,
+}
+
+/// The engine, on a model of the manifests, on weights that are named, or on the default ones.
+pub(super) async fn engine(context: &Context, by: By, asked: &Asked, how: How) -> Result<Engine, Failure> {
+    let How { temperature, rotations, min_mass } = how;
     if by == By::Embedding {
-        return Ok(Engine::Embedding(Likeness::new(meanings(context, &Fleet::default()).await?, Nearness::default())));
+        let temperature = temperature.unwrap_or(Nearness::default().temperature);
+        let models = meanings(context, &Fleet::default()).await?;
+        return Ok(Engine::Embedding(Likeness::new(models, Nearness { temperature, min_mass })));
     }
-    let specs = unnamed(None)?;
-    let model = specs.keys().next().cloned().ok_or_else(|| Failure::new(Class::Runtime, "there is no embedded model"))?;
-    Ok(Engine::Readout(Readout::new(ready(context, &specs, &model).await?, model, Terms::default())))
+    let (model, specs) = models(context, asked)?;
+    let terms = Terms { temperature: temperature.unwrap_or(Terms::default().temperature), rotations: rotations.into(), min_mass };
+    Ok(Engine::Readout(Readout::new(ready(context, &specs, &model).await?, model, terms)))
 }
 
 /// The models of a fleet, after the embedding model was fetched where it has to be.
@@ -201,7 +209,7 @@ pub(super) async fn ready(context: &Context, specs: &Specs, model: &Name) -> Res
 pub(super) type Specs = BTreeMap<Name, ModelSpec>;
 
 /// The model that is meant, and what is declared of it.
-fn models(context: &Context, arguments: &Decide) -> Result<(Name, Specs), Failure> {
+fn models(context: &Context, arguments: &Asked) -> Result<(Name, Specs), Failure> {
     let specs = match arguments.files.is_empty() {
         true => unnamed(arguments.model_file.as_deref().map(|path| context.cwd().join(path)).as_deref())?,
         false => context.read(&arguments.files, &context.overrides())?.1.fleet.models,

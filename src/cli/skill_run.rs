@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::{
     args::Format,
     context::{Context, print, say},
-    decide::{self, Decide},
+    decide::{Asked, By, How, engine},
     failure::{Class, Failure},
     skill_body::{Which, accepted, at, failed, open, place, told},
 };
@@ -21,7 +21,7 @@ use crate::{
     runtime::{Clock, Ids, skill_grant, skill_terms},
     secret::{self, Secrets},
     skill::{Body, Grant, Inspection, Note, Outcome, Peer, Place, Request, Run, SkillAddress, Stop, Terms, inspect, perform},
-    vocab::{Name, Ratio, Size, Span},
+    vocab::{Ratio, Size, Span},
 };
 
 /// Where no decision is declared that says another.
@@ -108,15 +108,8 @@ pub(super) struct Judging {
     /// In how many orders the options of a decision are shown.
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
     pub rotations: u8,
-    /// Manifests that declare the model to ask. Without them the model that `singularity model pull` brings is asked.
-    #[arg(short = 'f', long = "file", value_name = "PATH", conflicts_with = "model_file")]
-    pub files: Vec<PathBuf>,
-    /// Which of the declared models.
-    #[arg(long, value_name = "NAME", requires = "files")]
-    pub model: Option<Name>,
-    /// The weights to ask, a GGUF file.
-    #[arg(long, value_name = "FILE")]
-    pub model_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub asked: Asked,
 }
 
 fn pair(text: &str) -> Result<(String, Value), String> {
@@ -143,16 +136,18 @@ pub(super) async fn run(context: &Context, arguments: &RunSkill) -> Result<(), F
         say(told(&body, &inspection).trim_end());
     }
     accepted(&body, &inspection)?;
-    let own = terms(context, arguments, &body, &inspection)?;
     let (terms, (grant, _data)) = match &declared {
         Some(Declared { spec, tau, secrets, .. }) => {
             let over = secrets.clone().into_iter().chain(arguments.config.iter().cloned()).collect();
             let terms = skill_terms(spec, *tau, (&body, &inspection), over);
             (terms, declared_grant(spec, &at(context, &arguments.reach.folder))?)
         }
-        None => (own, grant(context, &arguments.reach)?),
+        None => (terms(context, arguments, &body, &inspection)?, grant(context, &arguments.reach)?),
     };
-    let engine = decide::engine(context, &asked(&arguments.judging)).await?;
+    let engine = {
+        let how = How { rotations: arguments.judging.rotations, ..How::default() };
+        engine(context, By::Readout, &arguments.judging.asked, how).await?
+    };
     let mut trace = Trace { output: arguments.output, notes: Vec::new(), broken: Ok(()) };
     let mut answers = arguments.answer.iter();
     if run.question().is_some()
@@ -199,7 +194,7 @@ struct Declared {
 
 /// What the manifests declare of the skill, where it is named and not a path.
 fn declared(context: &Context, arguments: &RunSkill) -> Result<Option<Declared>, Failure> {
-    let (path, files) = (&arguments.which.path, &arguments.judging.files);
+    let (path, files) = (&arguments.which.path, &arguments.judging.asked.files);
     let named = path.to_str().and_then(|text| text.parse::<SkillAddress>().ok());
     let Some(name) = named.filter(|_| !files.is_empty() && !at(context, path).exists()) else { return Ok(None) };
     let fleet = context.read(files, &context.overrides())?.1.fleet;
@@ -221,8 +216,7 @@ fn declared(context: &Context, arguments: &RunSkill) -> Result<Option<Declared>,
         secrets.insert(key.clone(), Value::from(secret.reveal()));
     }
     let veil = Veil::new(move |text| known.hide(text).into_owned());
-    let mut decisions = fleet.decisions.values().map(|decision| decision.tau);
-    let tau = decisions.next().filter(|_| decisions.next().is_none()).unwrap_or(DEFAULT_TAU);
+    let tau = fleet.only_decision().map_or(DEFAULT_TAU, |decision| decision.tau);
     Ok(Some(Declared { file: file.clone(), spec: spec.clone(), tau, secrets, veil, name }))
 }
 
@@ -321,24 +315,6 @@ fn grant(context: &Context, reach: &Reach) -> Result<(Grant, Option<Data>), Fail
         ..Grant::new(folder)
     };
     Ok((grant, Some(Data(data))))
-}
-
-fn asked(judging: &Judging) -> Decide {
-    Decide {
-        state: None,
-        state_file: None,
-        question: None,
-        options: Vec::new(),
-        rows: None,
-        rotations: judging.rotations,
-        temperature: None,
-        engine: decide::By::Readout,
-        min_mass: 0.0,
-        files: judging.files.clone(),
-        model: judging.model.clone(),
-        model_file: judging.model_file.clone(),
-        output: Format::Table,
-    }
 }
 
 /// What happened, as it is shown.

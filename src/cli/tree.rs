@@ -91,14 +91,10 @@ fn deciding(fleet: &Fleet, being: Option<&BeingSpec>, named: Option<&Name>) -> R
     if let Some(spec) = being.and_then(|being| fleet.decision_of(being)) {
         return Ok(spec);
     }
-    let mut decisions = fleet.decisions.values();
-    let mut models = fleet.models.keys();
-    match (decisions.next(), decisions.next(), models.next(), models.next()) {
-        (Some(only), None, ..) => Ok(only.clone()),
-        (None, None, Some(only), None) => Ok(DecisionSpec::of_model(only.clone())),
-        _ => Err(Failure::new(Class::Configuration, "the manifests declare several decisions, or none")
-            .hinting("choose one with --decision NAME, or a being with --being NAME")),
-    }
+    fleet.only_decision().ok_or_else(|| {
+        Failure::new(Class::Configuration, "the manifests declare several decisions, or none")
+            .hinting("choose one with --decision NAME, or a being with --being NAME")
+    })
 }
 
 async fn walked(
@@ -108,7 +104,7 @@ async fn walked(
     categories: &[Name],
     message: &str,
 ) -> Result<Trail, DecisionError> {
-    let decider = Decider::new(engine(models, spec)?);
+    let decider = Decider::new(engine(models, spec));
     navigate(&decider, Walk::begin(tree_of(fleet, categories), guards(spec), "why", message)).await
 }
 

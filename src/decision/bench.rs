@@ -5,9 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::{
     engine::Engine,
     readout::{Decision, DecisionError, highest, softmax},
+    report::{ece, float, share},
     request::{Choice, DecisionRequest},
     tree::{Branch, Leaf, Tree},
-    walk::{Guards, Move, Walk},
+    walk::{Guards, Move, Walk, which_leaf},
 };
 use crate::vocab::Timestamp;
 
@@ -141,8 +142,7 @@ impl Sets {
     /// The leaf that is chosen in a branch.
     async fn leaf(&self, engine: &Engine, row: &Routed, branch: &str) -> Result<String, DecisionError> {
         let Some(branch) = self.tree.branches.iter().find(|known| known.name == branch) else { return Ok(String::new()) };
-        let options = branch.leaves.iter().map(|leaf| choice(&leaf.name, &leaf.description)).collect();
-        let question = format!("Within category `{}`, which skill does what is asked?", branch.name);
+        let (question, options) = which_leaf(branch);
         let request = DecisionRequest { id: row.id.clone(), state: row.message.as_str().into(), question, options };
         Ok(engine.decide(&request).await?.selected.unwrap_or_default())
     }
@@ -151,7 +151,7 @@ impl Sets {
     pub async fn yes_no(&self, engine: &Engine, now: &(dyn Fn() -> Timestamp + Sync)) -> Result<Score, DecisionError> {
         let (mut trials, mut spent) = (Vec::new(), 0.0);
         for Judged { id, state, question, expected } in &self.yes_no {
-            let options = vec![choice("yes", "Yes."), choice("no", "No.")];
+            let options = vec![Choice::new("yes", "Yes."), Choice::new("no", "No.")];
             let request = DecisionRequest { id: id.clone(), state: state.as_str().into(), question: question.clone(), options };
             trials.push(tried(engine, &request, expected, (now, &mut spent)).await?);
         }
@@ -164,11 +164,6 @@ const UNGUARDED: Guards = Guards { category: 0.0, intent: 0.0 };
 const CATEGORIES: &str = include_str!("../../tests/data/categories.json");
 const ROUTING: &str = include_str!("../../tests/data/routing.jsonl");
 const YES_NO: &str = include_str!("../../tests/data/yes_no.jsonl");
-const BINS: u32 = 10;
-
-fn choice(id: &str, description: &str) -> Choice {
-    Choice { id: id.to_owned(), description: description.to_owned() }
-}
 
 /// Decides with the options as they are and reversed; only the first counts as time spent.
 async fn tried(
@@ -207,7 +202,7 @@ fn score(trials: &[Trial], spent: f64) -> Score {
     let temperature = fitted(&fit);
     let right = |of: &dyn Fn(&Trial) -> bool, what: &dyn Fn(&Trial) -> bool| {
         let of: Vec<&&Trial> = held.iter().filter(|trial| of(trial)).collect();
-        (!of.is_empty()).then(|| share(of.iter().filter(|trial| what(trial)).count(), of.len()))
+        (!of.is_empty()).then(|| share(float(of.iter().filter(|trial| what(trial)).count()), float(of.len())))
     };
     let is_chosen = |trial: &Trial| trial.selected == Some(trial.wanted);
     let kinds = held.iter().map(|trial| trial.kind.clone()).filter(|kind| !kind.is_empty());
@@ -222,10 +217,10 @@ fn score(trials: &[Trial], spent: f64) -> Score {
         rejection: right(&|trial| trial.is_none, &is_chosen),
         by_kind: kinds.map(of_kind).collect(),
         flips: right(&|_| true, &|trial| trial.has_flipped).unwrap_or_default(),
-        ece: ece(&held, None),
-        fitted_ece: ece(&held, Some(temperature)),
+        ece: error_of(&held, None),
+        fitted_ece: error_of(&held, Some(temperature)),
         fitted_temperature: temperature,
-        per_second: if spent > 0.0 { count(trials.len()) / spent } else { 0.0 },
+        per_second: share(float(trials.len()), spent),
     }
 }
 
@@ -239,29 +234,14 @@ fn fitted(trials: &[&Trial]) -> f64 {
     steps.map(|temperature| (cost(temperature), temperature)).min_by(|(a, _), (b, _)| a.total_cmp(b)).map_or(1.0, |(_, t)| t)
 }
 
-/// How far confidence is from accuracy, over ten bins of confidence, weighed by their rows.
-fn ece(trials: &[&Trial], temperature: Option<f64>) -> f64 {
-    let surely = trials.iter().filter_map(|trial| {
+/// How far confidence is from accuracy, with this temperature in the place of each trial's own.
+fn error_of(trials: &[&Trial], temperature: Option<f64>) -> f64 {
+    let surely = |trial: &&Trial| {
         let shares = softmax(&trial.scores, temperature.unwrap_or(trial.temperature))?;
         let best = highest(&shares);
         Some((shares.get(best).copied()?, best == trial.wanted))
-    });
-    let surely: Vec<(f64, bool)> = surely.collect();
-    let bins = (0..BINS).map(|bin| {
-        let (low, high) = (f64::from(bin) / f64::from(BINS), f64::from(bin + 1) / f64::from(BINS));
-        let of: Vec<&(f64, bool)> = surely.iter().filter(|(sure, _)| *sure > low && *sure <= high).collect();
-        let sure: f64 = of.iter().map(|(sure, _)| sure).sum();
-        (sure - count(of.iter().filter(|(_, right)| *right).count())).abs()
-    });
-    bins.sum::<f64>() / count(surely.len()).max(1.0)
-}
-
-fn share(part: usize, all: usize) -> f64 {
-    count(part) / count(all).max(1.0)
-}
-
-fn count(number: usize) -> f64 {
-    f64::from(u32::try_from(number).unwrap_or(u32::MAX))
+    };
+    ece(trials.iter().filter_map(surely))
 }
 
 #[cfg(test)]
@@ -303,8 +283,8 @@ mod tests {
         // Three to one is what logits that are ln 3 apart say.
         let fits = fitted(&all);
         assert!((1.0 / fits - 3f64.ln()).abs() < 0.1, "{fits}");
-        assert!(ece(&all, Some(1.0 / 3f64.ln())) < 1e-9);
-        assert!((ece(&all, Some(0.001)) - 0.25).abs() < 1e-9);
+        assert!(error_of(&all, Some(1.0 / 3f64.ln())) < 1e-9);
+        assert!((error_of(&all, Some(0.001)) - 0.25).abs() < 1e-9);
     }
 
     #[test]

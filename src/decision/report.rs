@@ -113,28 +113,32 @@ fn measured(rows: &[&Counted<'_>]) -> Measure {
         cross_entropy: share(rows.iter().map(|row| row.nll * weight(row)).sum(), rows.iter().map(weight).sum()),
         accuracy: share(float(rows.iter().filter(is_right).count()), float(rows.len())),
         human_accuracy: (human > 0).then(|| share(float(rows.iter().filter(is_human).filter(is_right).count()), float(human))),
-        ece: ece(rows),
+        ece: ece(rows.iter().map(|row| (row.confidence, row.selected == row.observed))),
     }
 }
 
-fn ece(rows: &[&Counted<'_>]) -> f64 {
+/// The expected calibration error in ten bins of confidence: how far it is from how often it was right.
+pub(super) fn ece(decided: impl Iterator<Item = (f64, bool)>) -> f64 {
     let mut bins: [(f64, f64); BINS] = [(0.0, 0.0); BINS];
-    for row in rows {
+    let mut rows = 0;
+    for (confidence, is_right) in decided {
+        rows += 1;
         // The bin that holds the confidence; 1 stands in the last.
-        let at = (1..BINS).take_while(|edge| row.confidence >= float(*edge) / float(BINS)).count();
-        if let Some((confidence, right)) = bins.get_mut(at) {
-            *confidence += row.confidence;
-            *right += if row.selected == row.observed { 1.0 } else { 0.0 };
+        let at = (1..BINS).take_while(|edge| confidence >= float(*edge) / float(BINS)).count();
+        if let Some((sure, right)) = bins.get_mut(at) {
+            *sure += confidence;
+            *right += if is_right { 1.0 } else { 0.0 };
         }
     }
     // Within a bin the gap of the means, times the bin's share of all rows, is the gap of the sums over all rows.
-    share(bins.iter().map(|(confidence, right)| (confidence - right).abs()).sum(), float(rows.len()))
+    share(bins.iter().map(|(sure, right)| (sure - right).abs()).sum(), float(rows))
 }
 
-fn share(part: f64, of: f64) -> f64 {
+/// A share, of nothing 0.
+pub(super) fn share(part: f64, of: f64) -> f64 {
     if of > 0.0 { part / of } else { 0.0 }
 }
 
-fn float(count: usize) -> f64 {
+pub(super) fn float(count: usize) -> f64 {
     u32::try_from(count).map_or(f64::MAX, f64::from)
 }

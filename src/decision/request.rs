@@ -23,6 +23,13 @@ pub struct Choice {
     pub description: String,
 }
 
+impl Choice {
+    /// Puts an option together.
+    pub fn new(id: impl Into<String>, description: impl Into<String>) -> Self {
+        Self { id: id.into(), description: description.into() }
+    }
+}
+
 /// Why a row is no decision. The texts, and the order in which they are looked for, are those of SemIf's rows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadRequest {

@@ -179,7 +179,6 @@ fn read_from(decision: &Decision) -> Value {
 const COUNT: &str = "`criteria` must have 2 to 16 entries";
 
 fn options(form: Form, criteria: Option<&Value>) -> Result<Vec<Choice>, &'static str> {
-    let choice = |id: &str, description: &str| Choice { id: id.to_owned(), description: description.to_owned() };
     let options = match (form, criteria.filter(|criteria| !criteria.is_null())) {
         (Form::Noul, criteria) => {
             let said =
@@ -188,21 +187,21 @@ fn options(form: Form, criteria: Option<&Value>) -> Result<Vec<Choice>, &'static
                 return Err("`criteria` of a noul say what `true` and `false` mean");
             }
             vec![
-                choice("true", said("true").unwrap_or("Yes, that is the case.")),
-                choice("false", said("false").unwrap_or("No, that is not the case.")),
+                Choice::new("true", said("true").unwrap_or("Yes, that is the case.")),
+                Choice::new("false", said("false").unwrap_or("No, that is not the case.")),
             ]
         }
         (Form::Choice, Some(Value::Object(criteria))) => {
             let described = |(id, said): (&String, &Value)| match said {
-                Value::Null => Ok(choice(id, id)),
-                Value::String(said) => Ok(choice(id, if said.is_empty() { id } else { said })),
+                Value::Null => Ok(Choice::new(id, id)),
+                Value::String(said) => Ok(Choice::new(id, if said.is_empty() { id } else { said })),
                 _ => Err("each of the `criteria` is described by a text, or by null"),
             };
             criteria.iter().map(described).collect::<Result<_, _>>()?
         }
         (Form::Choice, _) => return Err("`criteria` of a choice are an object: what can be chosen, and what it means"),
         (Form::Score, Some(Value::Array(levels))) => {
-            let level = |(at, said): (usize, &Value)| Some(choice(&at.to_string(), said.as_str()?));
+            let level = |(at, said): (usize, &Value)| Some(Choice::new(at.to_string(), said.as_str()?));
             levels.iter().enumerate().map(level).collect::<Option<_>>().ok_or("each level of a score is described by a text")?
         }
         (Form::Score, _) => return Err("`criteria` of a score are a list of levels, from low to high"),

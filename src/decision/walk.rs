@@ -160,8 +160,8 @@ impl Walk {
 
     fn category(&mut self) -> Move {
         self.at = At::Category;
-        let of = |branch: &Branch| choice(&branch.name, &branch.said());
-        let none = choice(NONE, "None of these: the request is about something else.");
+        let of = |branch: &Branch| Choice::new(&branch.name, branch.said());
+        let none = Choice::new(NONE, "None of these: the request is about something else.");
         let options = self.tree.branches.iter().map(of).chain([none]).collect();
         self.ask(Phase::Category, "Which category handles this request?".to_owned(), options)
     }
@@ -179,8 +179,7 @@ impl Walk {
         if branch.leaves.len() < 2 {
             return self.intent(at, 0);
         }
-        let question = format!("Within category `{}`, which skill does what is asked?", branch.name);
-        let options = branch.leaves.iter().map(|leaf| choice(&leaf.name, &leaf.description)).collect();
+        let (question, options) = which_leaf(branch);
         self.at = At::Leaf { branch: at };
         self.ask(Phase::Leaf, question, options)
     }
@@ -207,7 +206,7 @@ impl Walk {
             1 => self.reply(0),
             _ => {
                 self.at = At::Response;
-                let options = self.tree.replies.iter().map(|reply| choice(&reply.name, &reply.description)).collect();
+                let options = self.tree.replies.iter().map(|reply| Choice::new(&reply.name, &reply.description)).collect();
                 self.ask(Phase::Response, "Which reply fits this request best?".to_owned(), options)
             }
         }
@@ -230,13 +229,15 @@ impl Walk {
     }
 }
 
-fn choice(id: &str, description: &str) -> Choice {
-    Choice { id: id.to_owned(), description: description.to_owned() }
+/// Which of a branch's leaves: the question, and its options.
+pub(super) fn which_leaf(branch: &Branch) -> (String, Vec<Choice>) {
+    let question = format!("Within category `{}`, which skill does what is asked?", branch.name);
+    (question, branch.leaves.iter().map(|leaf| Choice::new(&leaf.name, &leaf.description)).collect())
 }
 
 /// The options of a guard over something that is described.
 fn guard([yes, no]: [&str; 2], description: &str) -> Vec<Choice> {
-    vec![choice(yes, description), choice(no, "Something else than that.")]
+    vec![Choice::new(yes, description), Choice::new(no, "Something else than that.")]
 }
 
 fn place<'a>(selected: Option<&str>, mut names: impl Iterator<Item = &'a str>) -> Option<usize> {

@@ -68,6 +68,16 @@ impl Fleet {
             None => being.models.first().cloned().map(DecisionSpec::of_model),
         }
     }
+
+    /// What decides where nobody says: the only decision that is declared, or the readout of the only model where there is none.
+    pub fn only_decision(&self) -> Option<DecisionSpec> {
+        let mut models = self.models.keys();
+        match (self.decisions.len(), models.next(), models.next()) {
+            (1, ..) => self.decisions.values().next().cloned(),
+            (0, Some(only), None) => Some(DecisionSpec::of_model(only.clone())),
+            _ => None,
+        }
+    }
 }
 
 /// A branch of the tree: skills of one field.

@@ -1,11 +1,8 @@
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use super::{Clock, Ids, engine};
 use crate::{
-    decision::{Decider, DecisionError, DecisionLog},
+    decision::{Decider, DecisionLog},
     manifest::{DecisionSpec, Fleet},
     model::Models,
     vocab::Name,
@@ -18,14 +15,8 @@ pub struct Deciders {
     clock: Clock,
     ids: Ids,
     log: Option<DecisionLog>,
-    declared: Arc<RwLock<Declared>>,
-}
-
-/// What may decide.
-#[derive(Debug, Default)]
-struct Declared {
-    decisions: BTreeMap<Name, DecisionSpec>,
-    models: BTreeSet<Name>,
+    /// What may decide: decisions and models alone.
+    declared: Arc<RwLock<Fleet>>,
 }
 
 impl Deciders {
@@ -42,33 +33,30 @@ impl Deciders {
     /// Replaces what is declared.
     pub fn replace(&self, fleet: &Fleet) {
         let mut declared = self.declared.write().unwrap_or_else(PoisonError::into_inner);
-        *declared = Declared { decisions: fleet.decisions.clone(), models: fleet.models.keys().cloned().collect() };
+        *declared = Fleet { decisions: fleet.decisions.clone(), models: fleet.models.clone(), ..Fleet::default() };
     }
 
     /// What decides by a declaration.
-    pub fn decider(&self, spec: &DecisionSpec) -> Result<Decider, DecisionError> {
-        let decider = Decider::new(engine(&self.models, spec)?);
-        Ok(match &self.log {
+    pub fn decider(&self, spec: &DecisionSpec) -> Decider {
+        let decider = Decider::new(engine(&self.models, spec));
+        match &self.log {
             Some(log) => decider.logged(log.clone(), self.clock.as_function()),
             None => decider,
-        })
+        }
     }
 
     /// The declaration of a name: a decision, or else a model that is read. Without a name it is the only decision, or the only model
     /// where there is no decision. The error tells what there is.
     pub fn named(&self, name: Option<&str>) -> Result<DecisionSpec, Vec<Name>> {
         let declared = self.declared.read().unwrap_or_else(PoisonError::into_inner);
-        let Declared { decisions, models } = &*declared;
         let found = match name {
             Some(name) => {
-                let read = || models.iter().find(|model| model.as_str() == name).cloned().map(DecisionSpec::of_model);
-                decisions.iter().find(|(known, _)| known.as_str() == name).map(|(_, spec)| spec.clone()).or_else(read)
+                let read = || declared.models.keys().find(|model| model.as_str() == name).cloned().map(DecisionSpec::of_model);
+                declared.decisions.iter().find(|(known, _)| known.as_str() == name).map(|(_, spec)| spec.clone()).or_else(read)
             }
-            None if decisions.len() == 1 => decisions.values().next().cloned(),
-            None if decisions.is_empty() && models.len() == 1 => models.iter().next().cloned().map(DecisionSpec::of_model),
-            None => None,
+            None => declared.only_decision(),
         };
-        found.ok_or_else(|| decisions.keys().chain(models).cloned().collect())
+        found.ok_or_else(|| declared.decisions.keys().chain(declared.models.keys()).cloned().collect())
     }
 
     /// A fresh id.

@@ -1,12 +1,12 @@
 use crate::{
-    decision::{Branch, DecisionError, Engine, Guards, Leaf, Likeness, Nearness, Readout, Terms, Tree},
+    decision::{Branch, Engine, Guards, Leaf, Likeness, Nearness, Readout, Terms, Tree},
     manifest::{CategorySpec, DecisionSpec, EngineSpec, Fleet, SkillSpec},
     model::Models,
     vocab::{Name, Ratio, SkillName},
 };
 
-/// The engine that a decision declares. One that cannot be had is an error, never another in its place.
-pub fn engine(models: &Models, spec: &DecisionSpec) -> Result<Engine, DecisionError> {
+/// The engine that a decision declares. Where its model cannot be had its decisions fail; no other stands in.
+pub fn engine(models: &Models, spec: &DecisionSpec) -> Engine {
     match &spec.engine {
         EngineSpec::Readout { model } => {
             let terms = Terms {
@@ -14,12 +14,12 @@ pub fn engine(models: &Models, spec: &DecisionSpec) -> Result<Engine, DecisionEr
                 rotations: spec.rotations.into(),
                 min_mass: spec.min_mass.as_f64(),
             };
-            Ok(Engine::Readout(Readout::new(models.clone(), model.clone(), terms)))
+            Engine::Readout(Readout::new(models.clone(), model.clone(), terms))
         }
         EngineSpec::Embedding => {
             let Nearness { temperature, .. } = Nearness::default();
             let temperature = spec.temperature.map_or(temperature, Ratio::as_f64);
-            Ok(Engine::Embedding(Likeness::new(models.clone(), Nearness { temperature, min_mass: spec.min_mass.as_f64() })))
+            Engine::Embedding(Likeness::new(models.clone(), Nearness { temperature, min_mass: spec.min_mass.as_f64() }))
         }
     }
 }

@@ -51,7 +51,7 @@ async fn decided(deciders: &Deciders, body: &[u8], id: &str) -> Result<(&'static
     let model = asked.model.as_deref().filter(|model| !ALIASES.contains(model));
     let spec = deciders.named(model).map_err(|known| unknown(model, &known))?;
     let failed = |error: DecisionError| Refusal::failed(&error);
-    let decider = deciders.decider(&spec).map_err(failed)?.saying("request_id", id);
+    let decider = deciders.decider(&spec).saying("request_id", id);
     let mut decisions = Vec::new();
     for request in asked.requests() {
         decisions.push(decider.decide(PHASE, request).await.map_err(failed)?);

@@ -10,6 +10,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::vocab::SkillName;
+
 /// No body is longer, in bytes.
 const MAX_BODY: u64 = 256 << 10;
 /// The body's file in a folder of its own.
@@ -52,11 +54,10 @@ impl FromStr for SkillAddress {
     type Err = BadSkillAddress;
 
     fn from_str(text: &str) -> Result<Self, BadSkillAddress> {
-        let is_word = |word: &str| {
-            !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
-        };
         match text.split_once('.') {
-            Some((category, leaf)) if text.split('.').all(is_word) => Ok(Self { category: category.into(), leaf: leaf.into() }),
+            Some((category, leaf)) if SkillName::try_from(text).is_ok() => {
+                Ok(Self { category: category.into(), leaf: leaf.into() })
+            }
             _ => Err(BadSkillAddress(text.to_owned())),
         }
     }

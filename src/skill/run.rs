@@ -282,7 +282,7 @@ impl Run {
     }
 
     fn judging(&self, what: &str, question: &str, state: String, options: [(&str, &str); 2]) -> DecisionRequest {
-        let options = options.map(|(id, description)| Choice { id: id.to_owned(), description: description.to_owned() });
+        let options = options.map(|(id, description)| Choice::new(id, description));
         let id = format!("{}-{what}-{}", self.request.id, self.request.reentries);
         DecisionRequest { id, state: Value::from(state), question: question.to_owned(), options: options.to_vec() }
     }
