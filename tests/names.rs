@@ -168,3 +168,17 @@ fn a_being_cannot_edit_what_its_tools_looked_like() {
     wait_until(PATIENT, "the call's end", || !home.events("ada", "tool_finished").is_empty());
     assert_eq!(home.events("ada", "tool_finished")[0]["error_code"], "workspace_boundary");
 }
+
+#[test]
+fn a_being_is_given_no_folder_that_the_home_keeps() {
+    let server = Server::start(|_: &Seen| Reply::say("well"));
+    let home = Home::new();
+    let model = server.model();
+    let workspace = home.path().join("beings/eve");
+    let text = format!("{model}\n[being.ada]\nmodel = \"scripted\"\nworkspace = \"{}\"\n", workspace.display());
+    let file = home.write("ada.toml", &text);
+    let once = home.run(&["once", "-f", file.to_str().expect("UTF-8")]);
+    assert_eq!(once.status.code(), Some(2), "{}", once.stderr);
+    assert!(once.stderr.contains("the home keeps what no being may touch") && once.stderr.contains("`work`"), "{}", once.stderr);
+    assert!(!workspace.exists(), "nothing is made where a workspace is refused");
+}

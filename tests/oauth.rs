@@ -298,10 +298,12 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// A client that asks nobody.
+const CLIENT: &str = "{ grant = \"client_credentials\", client_id = \"me\", client_secret = { file = \"secret\" } }";
+
 #[track_caller]
 fn costs_no_call(scope: &str) {
-    let oauth = "{ grant = \"client_credentials\", client_id = \"me\", client_secret = { file = \"secret\" } }";
-    let mut scene = scene(scope, 3_600, oauth);
+    let mut scene = scene(scope, 3_600, CLIENT);
     scene.said(&["apply", "-f", "fleet.toml"]);
     scene.wait_for_calls(1);
     assert_eq!(lock(&scene.town).given, 1, "whoever waits for a token takes the one that another was given");
@@ -325,6 +327,26 @@ fn a_token_that_expires_or_is_refused_costs_no_call() {
 #[test]
 fn nor_does_it_where_one_connection_is_for_all() {
     costs_no_call("shared");
+}
+
+#[test]
+fn a_surface_that_is_declared_no_more_leaves_no_token_and_takes_no_others() {
+    let mut scene = scene("being", 3_600, CLIENT);
+    scene.said(&["apply", "-f", "fleet.toml"]);
+    scene.wait_for_calls(1);
+    let (kept, other) = (scene.home.path().join("oauth/far.json"), scene.home.path().join("oauth/else.json"));
+    fs::copy(&kept, &other).unwrap();
+    let fleet = fs::read_to_string(scene.home.around().join("fleet.toml")).unwrap();
+    let prompted = fleet.replace("[being.ada]\n", "[being.ada]\nprompt = \"be brief\"\n");
+    scene.home.write("fleet.toml", &prompted);
+    scene.said(&["apply", "-f", "fleet.toml"]);
+    assert!(kept.exists(), "an edit of something else forgets nothing");
+    let (before, rest) = (fleet.find("[surface.far]").unwrap(), fleet.find("[being.ada]").unwrap());
+    let without = format!("{}{}", &fleet[..before], &fleet[rest..]).replace("las = { required = [\"far\"] }\n", "");
+    scene.home.write("fleet.toml", &without);
+    scene.said(&["apply", "-f", "fleet.toml"]);
+    assert!(!kept.exists(), "the token of a surface that is gone stays");
+    assert!(other.exists(), "what this daemon never declared is not its to remove");
 }
 
 #[test]

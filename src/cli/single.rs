@@ -226,6 +226,7 @@ pub(super) async fn show_pulling(weights: Weights, is_lively: bool) {
 fn refused(error: &AnimateError) -> Failure {
     let class = match error {
         AnimateError::State(_) | AnimateError::Workspace { .. } | AnimateError::Sightings(_) => Class::State,
+        AnimateError::Kept(_) => Class::Configuration,
         AnimateError::Surfaces(_) | AnimateError::Model(_) => Class::Upstream,
         AnimateError::Catalogue(CatalogueError::RequiredSurface(_)) => Class::Upstream,
         AnimateError::Catalogue(_) => Class::Runtime,

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     manifest::{Fleet, Loaded, Overrides, Problem, Problems, Sources, read, sources_named},
+    runtime::forget_tokens,
     store::{Home, KeepError, read_json, write_json},
     vocab::{Address, Digest, Kind, Name, chain},
 };
@@ -30,6 +31,8 @@ pub(super) struct Declared {
     fetched: Option<BTreeMap<Name, Record>>,
     overrides: Overrides,
     history: PathBuf,
+    /// Where the tokens of surfaces are kept.
+    tokens: PathBuf,
     pub(super) good: Good,
     pub(super) problems: Vec<String>,
     /// Whether the last good fleet changed, or was not looked at, since that was asked.
@@ -84,6 +87,7 @@ impl Declared {
             fetched: None,
             overrides,
             history,
+            tokens: home.oauth(),
             good,
             problems: Vec::new(),
             is_news: true,
@@ -246,6 +250,7 @@ impl Declared {
                 let generations = generations(&fleet, &self.good.generations);
                 let good = Good { fleet, generations };
                 if good != self.good {
+                    forget_tokens(&self.tokens, &self.good.fleet, &good.fleet);
                     write_json(&self.history, &good)?;
                     self.good = good;
                     self.is_news = true;

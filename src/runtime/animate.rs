@@ -44,6 +44,8 @@ pub enum AnimateError {
         #[source]
         source: io::Error,
     },
+    #[error("workspace {0} lies where the home keeps what no being may touch")]
+    Kept(PathBuf),
 }
 
 impl AnimateError {
@@ -55,7 +57,7 @@ impl AnimateError {
             Self::Catalogue(_) => "CatalogueRefused",
             Self::Model(_) => "ModelUnavailable",
             Self::Sightings(_) => "StateUnusable",
-            Self::Workspace { .. } => "WorkspaceUnusable",
+            Self::Workspace { .. } | Self::Kept(_) => "WorkspaceUnusable",
         }
     }
 
@@ -68,7 +70,7 @@ impl AnimateError {
             ),
             Self::Surfaces(_) | Self::Model(_) | Self::Workspace { .. } | Self::Sightings(_) => false,
             Self::Catalogue(CatalogueError::RequiredSurface(_)) => false,
-            Self::Catalogue(_) => true,
+            Self::Catalogue(_) | Self::Kept(_) => true,
         }
     }
 
@@ -77,6 +79,7 @@ impl AnimateError {
         match self {
             Self::State(error) => error.hint(),
             Self::Catalogue(error) => error.hint(),
+            Self::Kept(_) => Some("put it into the home's `work` folder, or outside of the home".to_owned()),
             _ => None,
         }
     }
@@ -215,7 +218,7 @@ impl Tools {
             remote: Some(remote),
             surfaces: assignment.surfaces.clone(),
             required: spec.las.required.clone(),
-            state_dirs: kept_from(ground, &workspace, dir),
+            state_dirs: vec![ground.home.path().to_owned(), dir.to_owned()],
             workspace,
             models: knows(ground, assignment, agent),
             seen: seen(ground, &assignment.name)?,
@@ -276,31 +279,16 @@ fn seen(ground: &Ground, name: &Name) -> Result<Sightings, KeepError> {
     }
 }
 
-/// The being's folder, made where it is missing.
+/// The being's folder, made where it is missing. Nothing else in the home is one: the home holds states, tokens and what was applied.
 fn workspace(ground: &Ground, assignment: &Assignment) -> Result<PathBuf, AnimateError> {
     let path = assignment.being.workspace.clone().unwrap_or_else(|| ground.workspace(&assignment.name));
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(&path).and_then(|()| std::fs::canonicalize(&path));
-    made.map_err(|source| AnimateError::Workspace { path, source })
-}
-
-/// The folders that no file tool of a being reaches: the home, and where the workspace lies inside it, everything else there.
-fn kept_from(ground: &Ground, workspace: &Path, dir: &Path) -> Vec<PathBuf> {
-    let home = &ground.home;
-    if !workspace.starts_with(home.path()) {
-        return vec![home.path().to_owned(), dir.to_owned()];
+    // Before it is made, so that nothing is made there; and after, when it is known where links lead.
+    if ground.home.keeps(&path) {
+        return Err(AnimateError::Kept(path));
     }
-    vec![
-        dir.to_owned(),
-        home.path().join("beings"),
-        home.sets(),
-        home.history(),
-        home.models(),
-        home.tools(),
-        home.commit(),
-        home.shared(),
-        home.audit(),
-        home.oauth(),
-    ]
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&path).and_then(|()| std::fs::canonicalize(&path));
+    let workspace = made.map_err(|source| AnimateError::Workspace { path, source })?;
+    if ground.home.keeps(&workspace) { Err(AnimateError::Kept(workspace)) } else { Ok(workspace) }
 }
 
 /// What a being would get: its catalogue, and how its surfaces are.

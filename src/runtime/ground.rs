@@ -12,7 +12,7 @@ use super::{Assignment, Clock, Deciders, Ids, Ledger, Weights};
 use crate::{
     being::Identity,
     decision::DecisionLog,
-    manifest::SurfaceSpec,
+    manifest::{Fleet, SurfaceSpec},
     model::Models,
     process::Backoff,
     store::{CommitLog, Home},
@@ -20,8 +20,20 @@ use crate::{
         Keyring,
         las::{LasStart, SharedStart, SharedSurfaces},
     },
-    vocab::{Digest, Name},
+    vocab::{Digest, Name, chain},
 };
+
+/// Forgets the tokens, kept in `folder`, of surfaces that have no use for them any more. Others there may be of a manifest that this
+/// process never saw.
+pub fn forget_tokens(folder: &Path, before: &Fleet, after: &Fleet) {
+    let has_use = |fleet: &Fleet, name: &Name| fleet.surfaces.get(name).is_some_and(Keyring::is_for);
+    for name in before.surfaces.keys().filter(|name| has_use(before, name) && !has_use(after, name)) {
+        match Keyring::forget(name, folder) {
+            Ok(()) => tracing::info!(surface = %name, "it has no use for tokens any more, so they are forgotten"),
+            Err(error) => tracing::error!(surface = %name, "it has no use for tokens any more, and they stay: {}", chain(&error)),
+        }
+    }
+}
 
 /// What all beings of one process stand on.
 #[derive(Debug)]

@@ -45,7 +45,7 @@ pub use driver::{Command, Cut, Driver, Ended, Until};
 pub use embedded::{Pulling, Weights};
 pub use engine::{engine, guards, tree};
 pub use family::{Fates, with_children};
-pub use ground::Ground;
+pub use ground::{Ground, forget_tokens};
 pub use ledger::{Ledger, Used};
 pub use questions::NotAsked;
 pub use skilled::{skill_grant, skill_terms};

@@ -1,5 +1,5 @@
 use std::{
-    fs::{DirBuilder, File, OpenOptions},
+    fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
@@ -61,6 +61,18 @@ impl Kept {
             File::open(folder)?.sync_all()
         };
         replace().map_err(unkeepable)
+    }
+
+    /// Forgets what is kept, durably; nothing is there to forget where nothing was kept.
+    pub fn remove(&self) -> Result<(), SecretError> {
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        let removed = fs::remove_file(&self.path).and_then(|()| File::open(folder)?.sync_all());
+        match removed {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(SecretError::Unkeepable { path: self.path.clone(), source })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Waits for the turn to change it. Whoever has it is soon done, or gone.

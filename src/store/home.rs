@@ -119,7 +119,19 @@ impl Home {
 
     /// Where a being works on files unless its manifest says otherwise; never inside a state directory. A family has one.
     pub fn workspace(&self, name: &Name) -> PathBuf {
-        self.path.join("work").join(name.root().as_str())
+        self.works().join(name.root().as_str())
+    }
+
+    fn works(&self) -> PathBuf {
+        self.path.join("work")
+    }
+
+    /// Tells whether a folder, by its real path, is one of those in which the program keeps its own: all that lie in the home and not
+    /// among the workspaces. One that is not named anywhere yet is among them.
+    pub fn keeps(&self, folder: &Path) -> bool {
+        let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let (home, works) = (real(&self.path), real(&self.works()));
+        folder != home && folder.starts_with(home) && !folder.starts_with(works)
     }
 
     /// Where each shared surface has a folder of its own, in which its process runs.

@@ -230,6 +230,7 @@ fn uninspected(error: &AnimateError) -> Finding {
         AnimateError::State(_) | AnimateError::Sightings(_) | AnimateError::Workspace { .. } => {
             (Area::State, "see that the folder can be made and entered")
         }
+        AnimateError::Kept(_) => (Area::State, "put it into the home's `work` folder, or outside of the home"),
         AnimateError::Surfaces(_) | AnimateError::Model(_) => (Area::Upstream, "see that Las can be started"),
         AnimateError::Catalogue(_) => (Area::Runtime, "leave the surface of that tool out with `las.skip`"),
     };

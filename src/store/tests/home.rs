@@ -72,6 +72,27 @@ fn beings_are_listed_by_name_and_work_outside_their_state() {
 }
 
 #[test]
+fn no_folder_of_the_home_but_work_is_a_beings() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = Home::open(&dir.path().join("home")).unwrap();
+    fs::create_dir(home.path().join("work")).unwrap();
+    symlink(home.path(), dir.path().join("alias")).unwrap();
+    let alias = Home::unmade(&dir.path().join("alias"));
+    for kept in ["beings", "beings/ada", "oauth", "not-thought-of-yet", "workshop"] {
+        assert!(home.keeps(&home.path().join(kept)) && alias.keeps(&home.path().join(kept)), "{kept}");
+    }
+    for free in [
+        home.path().join("work/ada"),
+        home.path().join("work"),
+        home.path().to_owned(),
+        dir.path().to_owned(),
+        dir.path().join("homestead"),
+    ] {
+        assert!(!home.keeps(&free) && !alias.keeps(&free), "{}", free.display());
+    }
+}
+
+#[test]
 fn a_second_daemon_is_told_the_first_ones_pid_and_a_dead_ones_lock_is_no_obstacle() {
     let dir = tempfile::tempdir().unwrap();
     let home = Home::open(&dir.path().join("home")).unwrap();

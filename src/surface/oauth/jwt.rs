@@ -69,31 +69,47 @@ fn read(key: &Secret, luck: &SystemRandom) -> Result<Key, SignError> {
 
 #[cfg(test)]
 mod tests {
-    use ring::signature::{ECDSA_P256_SHA256_FIXED, KeyPair as _, UnparsedPublicKey};
+    use ring::signature::{
+        ECDSA_P256_SHA256_FIXED, KeyPair as _, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey, VerificationAlgorithm,
+    };
 
     use super::*;
+
+    fn pem(label: &str, der: &[u8]) -> Secret {
+        let body = base64::prelude::BASE64_STANDARD.encode(der);
+        Secret::new(format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----"))
+    }
 
     fn p256() -> (Secret, Vec<u8>) {
         let luck = SystemRandom::new();
         let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &luck).unwrap();
         let public = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der.as_ref(), &luck).unwrap();
-        let body = base64::prelude::BASE64_STANDARD.encode(der);
-        let label = "PRIVATE KEY";
-        (Secret::new(format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----")), public.public_key().as_ref().to_vec())
+        (pem("PRIVATE KEY", der.as_ref()), public.public_key().as_ref().to_vec())
     }
+
+    /// Keys that OpenSSL made, for nothing but this test.
+    const RSA: (&[u8], &[u8], &[u8]) =
+        (include_bytes!("testing/rsa.pk8"), include_bytes!("testing/rsa.pkcs1"), include_bytes!("testing/rsa.pub"));
 
     #[test]
     fn what_is_signed_says_who_asks_whom_and_until_when() {
         let (key, public) = p256();
-        let assertion = assertion(&key, "me", "https://as/", "once", 1_000).unwrap();
+        signs(&key, &public, "ES256", &ECDSA_P256_SHA256_FIXED);
+        signs(&pem("PRIVATE KEY", RSA.0), RSA.2, "RS256", &RSA_PKCS1_2048_8192_SHA256);
+        signs(&pem("RSA PRIVATE KEY", RSA.1), RSA.2, "RS256", &RSA_PKCS1_2048_8192_SHA256);
+    }
+
+    #[track_caller]
+    fn signs(key: &Secret, public: &[u8], algorithm: &str, checked_by: &'static dyn VerificationAlgorithm) {
+        let assertion = assertion(key, "me", "https://as/", "once", 1_000).unwrap();
         let parts: Vec<&str> = assertion.split('.').collect();
         let part = |at: usize| BASE64_URL_SAFE_NO_PAD.decode(parts[at]).unwrap();
         let json = |at: usize| serde_json::from_slice::<serde_json::Value>(&part(at)).unwrap();
-        assert_eq!(json(0), json!({ "alg": "ES256", "typ": "JWT" }));
+        assert_eq!(json(0), json!({ "alg": algorithm, "typ": "JWT" }));
         let claims = json!({ "iss": "me", "sub": "me", "aud": "https://as/", "jti": "once", "iat": 1_000, "exp": 1_120 });
         assert_eq!(json(1), claims);
         let signed = format!("{}.{}", parts[0], parts[1]);
-        UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, public).verify(signed.as_bytes(), &part(2)).unwrap();
+        UnparsedPublicKey::new(checked_by, public).verify(signed.as_bytes(), &part(2)).unwrap();
     }
 
     #[test]

@@ -108,6 +108,11 @@ pub(super) enum Why<'c> {
 }
 
 impl Keyring {
+    /// Forgets the tokens of a surface that has no use for them any more, and what else was had for it.
+    pub fn forget(name: &Name, folder: &Path) -> Result<(), SecretError> {
+        kept(name.as_str(), folder).remove()
+    }
+
     /// The keyring of a surface, whose tokens are kept in `folder`.
     pub fn new(surface: &str, url: &str, spec: OauthSpec, folder: &Path, env: BTreeMap<String, String>) -> Self {
         let OauthSpec { grant, client_id, client_metadata, scopes, resource, redirect, .. } = &spec;
@@ -115,7 +120,7 @@ impl Keyring {
         Self {
             surface: surface.to_owned(),
             url: url.to_owned(),
-            kept: Kept::new(folder, &format!("{surface}.json")),
+            kept: kept(surface, folder),
             env,
             bound: Digest::of(bound).to_string(),
             turn: Mutex::default(),
@@ -123,6 +128,11 @@ impl Keyring {
             next: AtomicI64::new(i64::MIN),
             spec,
         }
+    }
+
+    /// Tells whether a declared surface has a use for tokens.
+    pub const fn is_for(spec: &SurfaceSpec) -> bool {
+        matches!(&spec.transport, TransportSpec::Url { oauth: Some(_), .. })
     }
 
     /// The keyring of a declared surface; `None` where that has no use for one.
@@ -260,6 +270,10 @@ impl Keyring {
         let kept = self.kept.clone();
         blocking(move || kept.turn()).await
     }
+}
+
+fn kept(surface: &str, folder: &Path) -> Kept {
+    Kept::new(folder, &format!("{surface}.json"))
 }
 
 impl fmt::Debug for Keyring {

@@ -11,7 +11,7 @@
 //! # Guarantees
 //! - What is had is kept in one file for each surface, `oauth/<surface>.json` in the home: tokens, the client that was registered, the
 //!   question that waits. The file is a secret like any other ([`crate::secret::Kept`]); what is in it is bound to the surface's URL and
-//!   `oauth` table, and an edit of either forgets it.
+//!   `oauth` table, and an edit of either forgets it; the daemon removes it when the surface is declared no more.
 //! - All beings of a home share it. One process at a time asks for a token, the others take what that one was given.
 //! - Nothing is asked of, or sent to, an address that is not https, this machine excepted. A redirect to another origin is refused.
 //!   Answers are bounded in size and time.
